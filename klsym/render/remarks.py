@@ -173,7 +173,10 @@ def describe_ratio_of_itself(verdict: Verdict) -> str:
     """Say that a bounded ratio of q to its detached copy is 1; "" for other losses."""
     e = verdict.loss.written.expression if verdict.loss.written else S.Zero
     exponents = {unfold(x.args[0]) for bounded in e.atoms(Min, Max, Heaviside) for x in bounded.atoms(exp)}
-    return OF_ITSELF if any(x.has(log_q) and expand(remove_sg(x)) == 0 for x in exponents) else ""
+    is_at_bound = any(1 in bounded.args for bounded in e.atoms(Min, Max, clip))
+    is_at_bound |= any(remove_sg(unfold(step.args[0])) == 0 for step in e.atoms(Heaviside))
+    is_ratio_to_itself = any(x.has(log_q) and expand(remove_sg(x)) == 0 for x in exponents)
+    return OF_ITSELF if is_ratio_to_itself and not is_at_bound else ""
 
 
 def describe_normalised_mean(verdict: Verdict) -> str:

@@ -61,7 +61,7 @@ DEFAULT_CHOICES = {
 }
 REWARD_WORDS = {"reward", "rewards"}  # of the name of a value that is added to the reward
 VALUES = {"entropy", "entropies"}
-OF_NEGATIVE = "{0} is negative: type 'R + ({1})' where the code adds it to the reward, 'R - ({1})' where not"
+OF_NEGATIVE = "{0} is negative: type 'R + ({1})' --use reward where the code adds it, 'R - ({1})' where not"
 OF_SAMPLER = {"log_q": "on-policy", "log_mu": "off-policy"}
 Options = Mapping[str, str | None]
 

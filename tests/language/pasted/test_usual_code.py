@@ -141,3 +141,18 @@ def test_a_held_mean_of_a_batch_is_what_numpy_makes_of_it() -> None:
     assert np.allclose(total, -c * (1 - 1 / 2) * slope)
     text = "kl = logp - ref_logp; adv = A + coef*(kl.mean() - kl); loss = -adv.detach()*logp"
     assert "coef*(1 - 1/n)*KL(q||p)" in " ".join(str(klsym.explain(text)).split())
+
+
+@pytest.mark.parametrize("bound", ["max=1.0", "min=1.0", "max=2.0"])
+@pytest.mark.parametrize("form", ["torch.clamp({x}, {bound})", "({x}).clamp({bound})"])
+def test_a_clamp_has_the_slope_of_torch_where_the_ratio_is_its_bound(form: str, bound: str) -> None:
+    torch = pytest.importorskip("torch")
+    logp = torch.tensor(-0.7, requires_grad=True)
+    kind, number = bound.split("=")
+    ratio = torch.exp(logp - logp.detach())
+    (torch.clamp(ratio, **{kind: float(number)}) * 0.3).backward()
+    slope = round(float(logp.grad) / 0.3, 6)
+    code = f"loss = {form.format(x='torch.exp(logp - logp.detach())', bound=bound)}*A"
+    assert klsym.explain(code).to_json()["gradient"]["coefficient"] == {1.0: "A", 0.0: "0"}[slope]
+    half = klsym.explain("loss = torch.minimum(torch.exp(logp - logp.detach()), 1)*A")
+    assert half.to_json()["gradient"]["coefficient"] in ("A/2", "0.5*A")
