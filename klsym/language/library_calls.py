@@ -10,7 +10,7 @@ value from the reader, the call and the arguments as trees.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sympy import Rational, S, expand, log
@@ -85,21 +85,21 @@ def _build_clamp(reader: Any, call: Call, given: dict[str, ast.expr], depth: int
         raise reader.make_error_at(f"{call.name} without a bound", call.node)
     if len(bounds) == 2:
         return reader.call_function("clip", [x, bounds["lo"], bounds["hi"]], call.node)
-    [(kind, bound)] = bounds.items()
-    return _bound_from_one_side(reader, call.node, x, kind, bound, is_clamp=call.name.startswith("clamp"))
+    if call.name.startswith("clamp"):
+        return _clamp_from_one_side(reader, call.node, x, bounds)
+    return reader.call_function("max" if "lo" in bounds else "min", [x, *bounds.values()], call.node)
 
 
-def _bound_from_one_side(
-    reader: Any, node: ast.expr, x: Any, kind: str, bound: Any, is_clamp: bool = True
-) -> Any:
+def _clamp_from_one_side(reader: Any, node: ast.expr, x: Any, bounds: Mapping[Any, Any]) -> Any:
     """Return max(x, lo) or min(x, hi); where on-policy x is the bound, with its slope, as PyTorch's clamp.
 
     Of min(x, 1) at x = 1 the slope is half of that, as it is of torch.minimum and jnp.clip.
     """
+    [(kind, bound)] = bounds.items()
     meets = expand(remove_sg(unfold(x)).xreplace({log_mu: log_q}) - remove_sg(unfold(bound))) == 0
-    if is_clamp and meets and kind == "hi" and unfold(x).is_positive:
+    if meets and kind == "hi" and unfold(x).is_positive:
         return reader.call_function("clip", [x, S.Zero, bound], node)
-    if is_clamp and meets and x.has(*DENSITIES):
+    if meets and x.has(*DENSITIES):
         return where(above(bound, x) if kind == "lo" else above(x, bound), bound, x)
     return reader.call_function("max" if kind == "lo" else "min", [x, bound], node)
 
@@ -390,10 +390,10 @@ FUNCTIONS: dict[str, Row] = {
         ("clamp", "clamp_", "clip", "clip_by_value", "clipByValue"), Row(("x", "/", "lo", "hi"), _build_clamp)
     ),
     "clamp_min": make_elementwise_row(
-        "x lo", lambda reader, node, x, lo: _bound_from_one_side(reader, node, x, "lo", lo)
+        "x lo", lambda reader, node, x, lo: _clamp_from_one_side(reader, node, x, {"lo": lo})
     ),
     "clamp_max": make_elementwise_row(
-        "x hi", lambda reader, node, x, hi: _bound_from_one_side(reader, node, x, "hi", hi)
+        "x hi", lambda reader, node, x, hi: _clamp_from_one_side(reader, node, x, {"hi": hi})
     ),
     **dict.fromkeys(("min", "minimum"), _make_extreme_row("min")),
     **dict.fromkeys(("max", "maximum"), _make_extreme_row("max")),

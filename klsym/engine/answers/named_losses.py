@@ -174,7 +174,7 @@ def _read_as_reward(question: Question, typed: str) -> Question:
     use, written = question.options.get("use"), question.written
     options, notes = question.options, []
     e, level, assigned = written.expression, options.get("level"), ASSIGNED.findall(typed)
-    if not use and _assigns_reward(typed) and unfold(e).has(*DENSITIES):
+    if not use and find_assigned_reward(typed) and unfold(e).has(*DENSITIES):
         use, options = "reward", {**options, "use": "reward"}
         notes.append(Message("level-assumed", options={"use": "reward"}))
     if not use or not is_reward(read_choice("use", use)):
@@ -199,14 +199,14 @@ def _read_as_reward(question: Question, typed: str) -> Question:
     return replace(question, written=written, options=options)
 
 
-def _assigns_reward(text: str) -> bool:
-    """Is a reward or an advantage what the last line assigns?
+def find_assigned_reward(text: str) -> str:
+    """Return the name of the reward or the advantage that the last line assigns; "" for other lines.
 
-    >>> [_assigns_reward(x) for x in ("rewards = R - k1", "adv = -k1; -adv*logp", "reward_loss = k1")]
-    [True, False, False]
+    >>> [find_assigned_reward(x) for x in ("rewards = R - k1", "adv = -k1; -adv*logp", "reward_loss = k1")]
+    ['rewards', '', '']
     """
     last = ASSIGNED.match(re.split(r"[;\n]", text.strip())[-1].strip())
-    return last is not None and find_name_meaning(last[1]) in ("R", "A")
+    return last[1] if last is not None and find_name_meaning(last[1]) in ("R", "A") else ""
 
 
 def _assume_sampling(question: Question) -> Question:

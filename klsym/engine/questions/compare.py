@@ -17,7 +17,13 @@ from typing import Any, NamedTuple
 import sympy
 
 from klsym.engine.answers.dispatch import refuse_taken_names
-from klsym.engine.answers.named_losses import Question, choose_place, complete_options, read_question
+from klsym.engine.answers.named_losses import (
+    Question,
+    choose_place,
+    complete_options,
+    find_assigned_reward,
+    read_question,
+)
 from klsym.engine.explain import explain_in_setting
 from klsym.engine.fields.field import build_quantity, split_sequence_part
 from klsym.engine.fields.in_trees import list_tree_values, substitute_in_loss
@@ -108,9 +114,17 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     split = [split_place(x) if isinstance(x, str) else (x, "") for x in (a, b)]
     typed_use = read_choice("use", options["use"]) if options.get("use") else ""
-    places = [choose_place(place, typed_use) for _, place in split]
+    rewards = ["" if typed_use or place else find_assigned_reward(str(text)) for text, place in split]
+    places = [
+        choose_place("reward" if name else place, typed_use)
+        for (_, place), name in zip(split, rewards, strict=True)
+    ]
     options["use"] = places[0] if places[0] == places[1] else "loss"
     questions = _share_sampling([read_question(text, names, options) for text, _ in split])
+    questions = [
+        _note_reward(question, name) if name else question
+        for question, name in zip(questions, rewards, strict=True)
+    ]
     pair: WrittenPair = (questions[0].written, questions[1].written)
     refuse_other_readings(pair)
     uses = read_uses(questions, options, places)
@@ -123,6 +137,12 @@ def compare(a: object, b: object, parameters: Iterable[str] = (), **options: Any
     comparison = compare_losses(pair, setting)
     multiple = None if comparison.gradient.same is not False else find_multiple(pair, setting)
     return _add_readings(replace(comparison, written=pair, multiple=multiple))
+
+
+def _note_reward(question: Question, name: str) -> Question:
+    """Return the question with the note that what it assigns is a reward."""
+    note = Message("settings-assumed", conditions=(f"{name} is a reward, as its name says",))
+    return replace(question, written=replace(question.written, notes=(*question.written.notes, note)))
 
 
 def _share_sampling(questions: Sequence[Question]) -> list[Question]:
@@ -212,6 +232,7 @@ def _write_rewards(
         replace(
             write_update_as_loss(written, of_rewards) if is_reward(place) else written,
             typed=" ".join(str(text).split()),
+            notes=written.notes,
         )
         for written, place, text in zip(pair, places, typed, strict=True)
     )

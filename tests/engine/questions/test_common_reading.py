@@ -23,6 +23,10 @@ COMPARED = [  # two texts, and whether the gradients are the same on average
     (f"advantage = get_gae(r, 0.9); {LOSS}", f"advantage = get_gae(r, 0.9); {LOSS}", True),
     ("loss = -A.unsqueeze(-1)*logp", "loss = -2*A*logp", False),
     ("loss = -A.float()*logp", "loss = -A*logp", True),
+    ("rewards = R - 0.1*(logp - ref_logp)", "loss = -R*logp + 0.1*k2", True),
+    ("rewards = R - 0.1*(logp - ref_logp)", "loss = -R*logp + 0.1*k3", False),
+    ("rewards = R - 0.1*(logp - ref_logp)", "rewards = R - 0.1*k3", False),
+    ("rewards = R - 0.1*k3", "R - 0.1*k3 in the reward", True),
     (CLAMPED.format("old_logp"), CLAMPED.format("old_log_probs"), True),
     ("old_logp = log_old; " + CLAMPED.format("old_logp"), CLAMPED.format("rollout_logp"), False),
 ]
