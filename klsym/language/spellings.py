@@ -53,7 +53,7 @@ from klsym.language.pasted.notes import IDENTITY_METHODS, list_notes
 from klsym.language.pasted.policies import OF_DISTRIBUTIONS
 from klsym.language.pasted.selections import has_quantile, hold_entropies_and_selections
 from klsym.language.pasted.separate_terms import refuse_written
-from klsym.language.pasted.statements import Unrolled
+from klsym.language.pasted.statements import Unrolled, names_loss
 from klsym.language.pasted.text import (
     BLOCKS,
     as_python,
@@ -172,7 +172,7 @@ class SpelledReader(WholeLossReader):
             self.later = set(filter(None, targets[number:])) - self.assigned.keys()
             value = self.read_statement_or_name(statement, number == len(statements) - 1)
         unread = (error for name, error in self.unread.items() if name not in {*self.names, *self.told}
-                  and {*split_words(name)} & {"loss", "losses", "objective"})  # fmt: skip
+                  and names_loss(name))  # fmt: skip
         for error in unread:
             raise error
         return self.read_whole(self.choose_loss(value), statements)

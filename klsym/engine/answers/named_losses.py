@@ -113,7 +113,7 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
 def _read_latex(loss: str, parameters: Iterable[str], options: Options) -> Question:
     """Read a formula in LaTeX as the text of the grammar that it is translated into.
 
-    What an expectation says of the samples counts where no option does.
+    An option for the sampling goes before what an expectation says of the samples.
     """
     from klsym.language.typeset.own_samples import refuse_own_samples  # seldom needed, as the next
     from klsym.language.typeset.translating import translate

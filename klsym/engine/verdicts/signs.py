@@ -62,7 +62,7 @@ def find_sign_in_regions(value: Any, defined: Context) -> Sign | None:
 def list_lowered_rewards(reward: Any, defined: Context) -> Iterator[tuple[tuple[str, Any], Sign | None]]:
     """Yield the rewards whose mean the loss lowers, with the sign; clipped rewards by cases.
 
-    Nothing is said of a reward that rises in its regions, and falls at a bound between them.
+    A reward that rises in its regions and falls at a bound between them is left out.
     """
     defined_names = {name for name in collect_names(reward) if defined.find_definition(name) is not None}
     regions = {name for name in defined_names if defined.find_definition(name, REGION) is not None}

@@ -94,10 +94,8 @@ class PolicyReader(EntryReader):
             if meaning is None and named and self.has_logits_of_other_policy():
                 meaning = "log_q"
             if meaning is None and named and "cross_entropy" in call.name and self.is_only_policy(named):
-                meaning, self.assumed = (
-                    "log_q",
-                    (*self.assumed, f"{typed[:SHOWN]} are the logits of the policy"),
-                )
+                meaning = "log_q"
+                self.assumed = (*self.assumed, f"{typed[:SHOWN]} are the logits of the policy")
             if meaning not in ATOMS:
                 reason = f"{call.name}(..) of {typed[:SHOWN]!r}, the logits of an unknown policy"
                 raise self.make_error_with_hint(reason, OF_UNKNOWN_LOGITS, call.node)

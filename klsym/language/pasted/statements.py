@@ -323,10 +323,9 @@ def _is_without_gradient(block: ast.stmt) -> bool:
 def _disables_gradient(mark: ast.expr) -> bool:
     """Is it torch.no_grad() or its like, and not set_grad_enabled(x), which may enable them?"""
     name = _name_last(mark.func if isinstance(mark, ast.Call) else mark)
-    if isinstance(mark, ast.Call) and mark.args:
-        is_off = isinstance(mark.args[0], ast.Constant) and mark.args[0].value is False
-        return name in NO_GRADIENT and is_off == (name == "set_grad_enabled")
-    return name in NO_GRADIENT
+    modes = [*mark.args, *(keyword.value for keyword in mark.keywords)] if isinstance(mark, ast.Call) else []
+    is_off = any(isinstance(mode, ast.Constant) and mode.value is False for mode in modes)
+    return name in NO_GRADIENT and is_off == (name == "set_grad_enabled")
 
 
 def changes_no_value(function: ast.expr, arguments: int) -> bool:

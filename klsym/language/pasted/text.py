@@ -25,7 +25,8 @@ BLOCKS = (ast.ClassDef, ast.FunctionDef, ast.For, ast.While, ast.With, ast.If)
 TYPES = r"(?:const )?(?:auto|torch\.Tensor|double|float)[&*]?|const|let|var"  # of C++ and JavaScript
 CPP_TYPE = re.compile(rf"(^|;)\s*(?:{TYPES}) (?=\w+ =)", re.MULTILINE)
 COEFFICIENT = re.compile(r"(?<![\w.])(tau|beta|lam|alpha|gamma)(?=\([^()]*[-+*/])")  # before a bracket
-LOG_OF_NAME = re.compile(r"\blog[ \t]+(?=([A-Za-z_]\w*)\b(?!\())\1")  # as in -A * log pi
+KEYWORDS = r"(?:if|else|in|is|and|or|as|for|not)\b"
+LOG_OF_NAME = re.compile(rf"\blog[ \t]+(?!{KEYWORDS})(?=([A-Za-z_]\w*)\b(?!\())\1")  # as in -A * log pi
 OF_CPP = re.compile(
     r"\w::\w|\w->\w|\b(?:auto|const|double|float|int|void)[&*]? \w|[{}]\s*(?:;|$)", re.MULTILINE
 )
@@ -57,6 +58,8 @@ def as_operators(source: str) -> str:
 
     >>> as_operators("-sigma(tau(r - 1))*A*log π_θ"), as_operators("self.alpha(x + 1)*sigma")
     ('-sigmoid(tau*(r - 1))*A*log(pi_theta)', 'self.alpha(x + 1)*sigma')
+    >>> as_operators("x = log if y else z")
+    'x = log if y else z'
     """
     source = CPP_TYPE.sub(r"\1", source.replace("torch::", "torch."))
     source = LOG_OF_NAME.sub(r"log(\1)", source.translate(GREEK))

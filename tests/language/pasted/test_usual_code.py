@@ -37,6 +37,10 @@ READ = {  # code -> the formula, typed
     "        return -(adv*(new - old).exp())": "-A*exp(log_q - sg(log_q))",
     "with torch.set_grad_enabled(False):\n    x = logp\nloss = -x*adv": "-sg(log_q)*A",
     "with torch.set_grad_enabled(train):\n    x = logp\nloss = -x*adv": "-log_q*A",
+    "with torch.set_grad_enabled(mode=True):\n    x = logp\nloss = -x*adv": "-log_q*A",
+    "with torch.set_grad_enabled(mode=False):\n    x = logp\nloss = -x*adv": "-sg(log_q)*A",
+    "with torch.inference_mode(mode=False):\n    x = logp\nloss = -x*adv": "-log_q*A",
+    "with torch.no_grad():\n    x = logp\nloss = -x*adv": "-sg(log_q)*A",
     "loss = (logp - ref_logp)*loss_masks_all": "k1",
     "loss = -(R - greedy_rewards)*logp": "(greedy_rewards - R)*log_q",
     "avg_kl = (logp - ref_logp).detach().mean(); kl = (logp - ref_logp).detach(); loss = (kl - avg_kl)*logp":
