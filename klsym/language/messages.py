@@ -39,8 +39,8 @@ WITHOUT_MASK = "without the mask is over the tokens that the mask keeps"
 
 OF_OTHERS = (
     "a sum of rewards over the samples beside what is of one sample",
-    "type loo(R) for R - (R.sum() - R)/(n - 1), R less the mean of the other samples, and centred(R) for"
-    " R - R.mean()",
+    "type loo(R) for R - (R.sum() - R)/(n - 1), R less the mean of the other samples, centred(R) for"
+    " R - R.mean(), and R for the sum of the rewards of one sequence",
 )
 """The refusal of a sum of rewards where the loss is of one sample, and its hint."""
 

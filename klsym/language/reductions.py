@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import sympy
-from sympy import Dummy, Function, Symbol
+from sympy import Dummy, Function, Heaviside, Symbol
 
 from klsym.errors import spell_option
 from klsym.language.expressions import (
@@ -253,11 +253,16 @@ def take_over_tokens(exponent: Any) -> Any:
     whole(-log_mu + log_q)/T
     """
     means = exponent.atoms(Mean)
-    is_of_tokens = all(x.has(*DENSITIES) and not x.args[0].has(*REWARDS, OverPositions, Mean) for x in means)
-    if not means or not is_of_tokens:
+    if not means or not all(_is_of_tokens(x.args[0]) for x in means):
         return exponent
     length = parameter("T")
     return exponent.xreplace({x: Whole(x.args[0]) / length for x in means} | {SAMPLES: length, KEPT: length})
+
+
+def _is_of_tokens(x: Any) -> bool:
+    """Is it made of log-probabilities, of which conditions such as A > 0 choose parts?"""
+    chosen = x.replace(lambda e: isinstance(e, Heaviside), lambda _: sympy.S.Half)
+    return bool(chosen.has(*DENSITIES)) and not chosen.has(*REWARDS, OverPositions, Mean)
 
 
 def flatten(e: Any) -> Flat:

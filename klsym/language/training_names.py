@@ -19,6 +19,11 @@ OF_SHAPE = {
     "picked", "values", "b", "data", "tf", "tensor", "ph", "np", "of", "taken", "act", "acts",
     "actions", "a", "the", "for", "saved", "v",
 }  # fmt: skip
+OF_TENSORS = {  # words of the same value in another shape or at another place, as in advantages_col
+    "col", "column", "row", "expanded", "unsqueezed", "broadcast", "broadcasted", "repeated", "stacked",
+    "flat", "flattened", "tensor", "torch", "list", "array", "arr", "vec", "cuda", "gpu", "device",
+}  # fmt: skip
+OF_SAMPLES = {"sampled", "sampling", "rollout", "rollouts", "traj", "trajectory", "step", "all", "t", "i"}
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}
 DENSITY = {"likelihood", "likelihoods", "p", "q", "pi", "mu", "policy", "theta", "sum", "mean", "all"}
 DENSITY |= OF_SHAPE | PROBABILITIES
@@ -26,20 +31,8 @@ BEHAVIOUR = {"old", "mu", "behavior", "behaviour", "behave", "sampler", "samplin
              "inference", "prev", "previous", "vllm", "generation", "generator", "gen"}  # fmt: skip
 OLD = {"proximal", "prox", "proxy", "recompute", "recomputed"}
 REFERENCE = {"ref", "tea", "tch", "reference", "base", "sft", "init", "teacher", "prior"}
-TRAINED = {
-    "new",
-    "stu",
-    "cur",
-    "curr",
-    "current",
-    "policy",
-    "pi",
-    "theta",
-    "student",
-    "actor",
-    "trainer",
-    "learner",
-}
+TRAINED = {"new", "stu", "cur", "curr", "current", "policy", "pi", "theta", "student", "actor", "trainer",
+           "learner"}  # fmt: skip
 DISTRIBUTIONS = {"m", "d", "pi", "dist", "distribution", "dists", "categorical", "normal", "gaussian",
                  "policy", "model", "net", "network", "agent", "actor", "action", "probs", "pd",
                  "bernoulli"}  # fmt: skip
@@ -109,18 +102,9 @@ OF_COUNTS = {"num", "n", "total", "count", "number"}
 OF_GROUP = {"samples", "sample", "prompt", "rloo", "group", "generations", "rollouts", "rollout", "responses",
             "completions"}  # fmt: skip
 COUNTED = {"token", "tokens", "samples", "sequences", "items", "batch"}
-LETTERS = {
-    "C",
-    "done",
-    "dones",
-    "logZ",
-    "log_z",
-    "logz",
-    "c",
-    "log_Z",
-    "c1",
-    "c2",
-}  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
+LETTERS = {  # of papers: the bound of a truncated weight, min(rho, C); of GFlowNets
+    "C", "done", "dones", "logZ", "log_z", "logz", "c", "log_Z", "c1", "c2",
+}  # fmt: skip
 STEPS_OF_LOOPS = {"key", "i", "j", "k", "t", "n", "pos", "step"}  # names that count what a loop goes through
 SIZES = {
     "c", "cap", "threshold", "low", "high", "min", "max", "norm", "len", "length",
@@ -287,6 +271,8 @@ def expand_name(name: str, names: Collection[str]) -> str:
 
     >>> expand_name("t_logps", {"s_logps", "t_logps"}), expand_name("t_logps", {"t_logps"})
     ('teacher_logps', 't_logps')
+    >>> expand_name("logp_t", {"logp_t", "A_t"}), expand_name("A_t", ())  # t is then the step
+    ('logp', 'advantages')
     >>> [expand_name("target_probs", {"target_probs", x}) for x in ("logp", "behavior_probs", "adv")]
     ['teacher_probs', 'new_probs', 'target_probs']
     >>> expand_name("beta_probs", ()), expand_name("p_logps", {"q_logps", "p_logps"})
@@ -296,6 +282,8 @@ def expand_name(name: str, names: Collection[str]) -> str:
         pair = {form.format(letter, stem) for letter in INITIALS}
         if stem and initial in INITIALS and name in pair and pair <= {*names}:
             return f"{INITIALS[initial]}_{stem}"
+    if name[-2:] in ("_t", "_i") and find_meaning(name) is None:
+        return {"A": "advantages", "R": "rewards"}.get(name[:-2], name[:-2])
     role, _, density = name.partition("_")
     if role in LETTERS_BEFORE and {f"{letter}_{density}" for letter in LETTERS_BEFORE} <= {*names}:
         return f"{LETTERS_BEFORE[role]}_{density}"
@@ -342,14 +330,27 @@ def find_meaning(name: str) -> str | None:
     if spaced in WHOLE:
         return WHOLE[spaced]
     words = set(filter(None, re.sub(r"(logprobs?|logps?)", r"_\1_", spaced).split("_")))
-    for meant, vocabulary in (("A", ADVANTAGES), ("R", REWARDS)):
-        if words & vocabulary and words <= vocabulary | OF_SHAPE | (OF_REWARDS if meant == "R" else set()):
+    for meant, vocabulary in (("A", ADVANTAGES), ("R", REWARDS | OF_REWARDS)):
+        if (
+            words & (ADVANTAGES | REWARDS) & vocabulary
+            and words - OF_SHAPE - OF_TENSORS - OF_SAMPLES <= vocabulary
+        ):
             return meant
     others = words - LOGS
     if not words & LOGS or others - (DENSITY | BEHAVIOUR | OLD | REFERENCE | TRAINED) or words == {"log"}:
         return None
     named = {"log_p": REFERENCE, "log_old": OLD, "log_mu": BEHAVIOUR}
     return next((name for name, words in named.items() if others & words), "log_q")
+
+
+def name_same_value(first: str, second: str) -> bool:
+    """Do two names differ at most in words of the shape of a value?
+
+    >>> [name_same_value(x, "advantages") for x in ("advantages_col", "norm_advantages", "advantages2")]
+    [True, False, False]
+    """
+    left, right = ({*name.lower().split("_")} - OF_TENSORS for name in (first, second))
+    return first == second or left == right
 
 
 def names_drawn_word(name: str) -> bool:

@@ -66,6 +66,7 @@ from klsym.language.training_names import (
     find_meaning,
     find_negative_density,
     is_coefficient,
+    name_same_value,
     names_entropy,
     names_state_value,
     split_words,
@@ -420,10 +421,9 @@ class NameReader(Reader):
         first = {value: name for name, value in self.names.items() if value == rho and name not in ATOMS}
         is_bounded = bool({"min", "minimum"} & self.names_typed)  # the smaller of two critics' values
         for typed, symbol in self.read_as.items():
-            if symbol == ACTION_VALUE and is_bounded:
-                continue
             first_name = first.setdefault(symbol, typed)
-            if first_name != typed and (typed not in ATOMS or first_name in self.read_as):
+            is_same = name_same_value(first_name, typed) or (symbol == ACTION_VALUE and is_bounded)
+            if not is_same and (typed not in ATOMS or first_name in self.read_as):
                 self.is_foreign = True
                 both = f"{first_name[:SHOWN]!r} and {typed[:SHOWN]!r} would both be read as {symbol}"
                 pair = [first_name, typed]

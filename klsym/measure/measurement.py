@@ -25,6 +25,7 @@ REWARDS = {
     "token-policy-gradient": "a policy gradient with the weight of each token",
     "entropy": "an entropy bonus", "next-token-entropy": "an entropy bonus",
 }  # fmt: skip
+OF_REWARD = {"policy-gradient": "E[R]"}  # as `--expect` reads it
 KINDS = {
     "zero": "its expected gradient is 0",
     "own-mean": "minimises the mean of the loss itself, which has no name here",
@@ -202,26 +203,35 @@ class Measurement:
     @property
     def summary(self) -> str:
         """One sentence on what minimising the loss does, or maximising the reward."""
-        verb = "maximises" if self.is_ascended else "minimises"
         if self.kind != "named":
-            return KINDS[self.kind].replace("minimises", verb)
+            return KINDS[self.kind].replace("minimises", self._verb)
         objective = write_objective(self.multiples) + " inside the clip range" * self.is_inside
         if self.has_objective is False:
             return f"has at each theta the gradient of {objective}, and no objective"
         if self.has_objective is None:
             return f"has the gradient of {objective}; whether it has a curl is not decided"
-        return f"{verb} {objective}"
+        return self._write_goal()
+
+    @property
+    def _verb(self) -> str:
+        return "maximises" if self.is_ascended else "minimises"
+
+    def _write_goal(self) -> str:
+        """Say what is maximised if the first multiple is negative, as of -E[R]; else what is minimised."""
+        sign = -1 if next(iter(self.multiples.values())) < 0 else 1
+        verb = "maximises" if self.is_ascended == (sign > 0) else "minimises"
+        goal = {OF_REWARD.get(name, name): sign * value for name, value in self.multiples.items()}
+        return f"{verb} {write_objective(goal)}{' inside the clip range' * self.is_inside}"
 
     @property
     def headline(self) -> str:
         """The kind of objective in words, then the objective."""
-        verb = "maximises" if self.is_ascended else "minimises"
         if self.kind != "named":
-            return HEADLINES[self.kind].replace("minimises", verb)
+            return HEADLINES[self.kind].replace("minimises", self._verb)
         objective = write_objective(self.multiples) + " inside the clip range" * self.is_inside
         if self.has_objective:
             kind = describe_multiples(self.multiples, self.is_ascended, self.reward_cosine)
-            return f"{kind}: {verb} {objective}"
+            return f"{kind}: {self._write_goal()}"
         kind = "No objective" if self.has_objective is False else "Not decided whether it has an objective"
         return f"{kind}: at each theta it has the gradient of {objective}"
 

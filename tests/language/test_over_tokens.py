@@ -26,6 +26,13 @@ READ = {
     "-exp((logp - old_logp).sum(-1))*A": f"-{WHOLE}*A",
     "-exp(2*mean(logp - old_logp))*A": "-exp(2*whole(log_q - log_mu)/T)*A",
     "logp.sum(-1).exp()": "exp(whole(log_q))",
+    "x = where(adv > 0, min(logp - old_logp, 2), logp - old_logp); -exp((x*mask).sum(-1)/mask.sum(-1))*adv": (
+        "-exp(whole(where(A > 0, min(log_q - log_mu, 2), log_q - log_mu))/T)*A"
+    ),
+    "-log_probs.sum(-1)*rewards.sum(-1)": "-R*whole(log_q)",
+    "-(log_probs*mask).sum(-1)*(rewards*mask).sum(-1)": "-R*whole(log_q)",
+    "-(log_probs*mask).sum(-1)*rewards.sum(-1)": "-R*whole(log_q)",
+    "-torch.cat(policy.saved_log_probs).sum()*sum(policy.rewards)": "-R*whole(log_q)",
     "exp(mean(ref_logp - logp)).mean()": "exp(whole(-k1)/T)",
 }
 
@@ -48,6 +55,9 @@ REFUSED = {
     "-(k1 - k1.mean())*exp(mean(logp - old_logp))": "a mean or a sum inside",
     "-exp((logp - old_logp).mean(axis=k))*A": "axis",
     "-exp(logp - old_logp, mean)*A": "unknown name .mean",
+    "-log_probs.sum(-1)*returns.sum(-1)": "a sum of rewards over the samples",  # returns from each step on
+    "-log_probs.sum(-1)*rewards.sum()": "a sum of rewards over the samples",  # over two axes
+    "-log_probs.sum(-1)*rewards.mean(-1)": "R for the sum of the rewards of one sequence",
 }
 
 

@@ -37,7 +37,7 @@ def fills(b):
     while True:
         tensors.append(torch.ones(5_000_000))
 """
-RIGHT = "minimises -policy-gradient"
+RIGHT = "maximises E[R]"
 
 
 @pytest.fixture

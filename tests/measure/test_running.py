@@ -286,7 +286,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         out.startswith("losses.py:whole_batch, run on-policy, groups of 2 samples") and "is not -E[R]" in err
     )
     flat = " ".join(out.split())
-    assert "penalty on KL(policy || reference): minimises -policy-gradient + 0.1*reverse-kl measured" in flat
+    assert "penalty on KL(policy || reference): maximises E[R] - 0.1*reverse-kl measured" in flat
     assert len(out.splitlines()) <= 12 and "expected -E[R]: no, relative error" in flat
     assert main(["measure", f"{FILE}:failing"]) == 2
     err = capsys.readouterr().err

@@ -257,8 +257,8 @@ def _assume_level(question: Question) -> Question:
 
 def _read_level(note: Message) -> dict[str, str] | None:
     """Return the level, and how tokens are added up, that a note on the reading of a loss implies."""
-    if note.code == "tokens-added-up":
-        return {"level": "token", **note.values}
+    if note.code in ("tokens-added-up", "of-each-token"):
+        return {"level": "token", **{name: value for name, value in note.values.items() if value}}
     return {"level": "sequence"} if note.code == "over-tokens" else None
 
 

@@ -21,6 +21,7 @@ from klsym.language.pasted.policies import PolicyReader
 from klsym.language.recognition import leave_out_floors
 from klsym.language.reductions import (
     ACTION_VALUE,
+    COUNTS,
     KEPT,
     MASK,
     SAMPLES,
@@ -42,11 +43,13 @@ from klsym.language.reductions import (
     take_over_tokens,
 )
 from klsym.language.sums import Centred
+from klsym.language.training_names import split_words
 
 TWO_LEVELS = (
     "a mean over the tokens of each sequence beside one over all tokens",
     "average all terms alike, as in (x*mask).sum()/mask.sum()",
 )
+OF_STEPS = {"reward", "rewards"}  # words of values of one step each
 FLOORED = {"min", "max", "clip"}  # functions that bound a value
 
 
@@ -69,8 +72,9 @@ class TokenSums:
     """
 
     def __init__(self) -> None:
-        self.losses: set[str] = set()
+        self.losses: dict[Any, str] = {}  # masked loss -> over what it is summed
         self.counts: set[str] = set()
+        self.inside: set[str] = set()  # over what sums inside exp are
         self.accumulates = False  # is a value of each token added up to it, or from it on?
         self.axes: set[bool] = set()  # along which values of each token are added up: is it the first one?
         self.averages = False  # is then a mean taken, which may be of a sequence or of the batch?
@@ -101,17 +105,24 @@ class TokenSums:
         elif x == MASK:
             self.counts.add(over)
         elif x.has(MASK):
-            self.losses.add(over)
+            self.losses[x.xreplace({MASK: S.One})] = over
+
+    def leave_out(self, means: Iterable[Any]) -> None:
+        """Forget sums inside exp, which say nothing of how the tokens of the loss are added up."""
+        for mean in means:
+            self.inside |= {self.losses.pop(mean.args[0], "")}
 
     def find_aggregate(self, factor: Any) -> str:
         """Return the aggregate of the loss; "" if it has none.  factor: of the mean over samples."""
-        if OF_POSITION in {*self.losses, *self.counts}:
+        over = {*self.losses.values()}
+        if OF_POSITION in over | self.counts:
             return ""
         if factor.has(KEPT):
             return "sum" if not (factor / KEPT).has(KEPT) else ""
-        if self.counts == {OF_BATCH}:
+        counts = self.counts - self.inside or self.counts
+        if counts == {OF_BATCH}:
             return "batch"
-        if self.counts == self.losses == {OF_SEQUENCE}:
+        if counts == over == {OF_SEQUENCE}:
             return "mean"
         return "sum" if self.accumulates and not self.averages else ""
 
@@ -119,7 +130,7 @@ class TokenSums:
         """Return the factor of the loss that remains beside its aggregate."""
         if self.find_aggregate(factor) != "sum" or not factor.has(KEPT):
             return factor
-        return factor / KEPT * (SAMPLES if OF_BATCH in self.losses else 1)
+        return factor / KEPT * (SAMPLES if OF_BATCH in self.losses.values() else 1)
 
 
 class OfWords(Exception):
@@ -160,6 +171,7 @@ class AverageReader(PolicyReader):
         if isinstance(operator, ast.Sub) and isinstance(right, Mean):
             return self.subtract_mean(left, right, node)
         if isinstance(operator, ast.Mult):
+            left, right = self.sum_rewards_of_steps(left, right), self.sum_rewards_of_steps(right, left)
             left, right = self.sum_beside_factor(left, right), self.sum_beside_factor(right, left)
         value = super().apply_operator(operator, left, right, node)
         if not value.has(Std):
@@ -189,6 +201,24 @@ class AverageReader(PolicyReader):
             " to batch"
         )
         raise self.make_error_with_hint(f"a mean {first}, and {kind} {last}", hint, node)
+
+    def sum_rewards_of_steps(self, x: Any, factor: Any) -> Any:
+        """Return R for a sum of rewards over the steps, beside log-probabilities summed over the same axis.
+
+        R is then the reward of the whole sequence.  A sum of returns, each one from its step on, is none.
+        """
+        number, total = x.as_independent(Mean, *COUNTS, as_Add=False)
+        logs = factor.as_independent(Mean, *COUNTS, as_Add=False)[1]
+        names = [typed for typed, symbol in self.read_as.items() if symbol == R]
+        is_same_axis = (
+            total in (SAMPLES * Mean(R), KEPT * Mean(R))
+            and logs in (SAMPLES * Mean(log_q), KEPT * Mean(log_q))
+            and self.axes.get(total) == self.axes.get(logs)
+        )
+        if not is_same_axis or not names or not all({*split_words(name)} & OF_STEPS for name in names):
+            return x
+        self.assumed = (*self.assumed, "R is the sum of the rewards over the steps of a sequence")
+        return number * R
 
     def sum_beside_factor(self, x: Any, factor: Any) -> Any:
         """Return x with its means and sums of log-probabilities over tokens, if they multiply a reward.
@@ -222,6 +252,7 @@ class AverageReader(PolicyReader):
         if KEPT in arguments:
             raise self.make_error_at(f"{name}(..) of the number of tokens", node)
         if name == "exp" and (over_tokens := [take_over_tokens(x) for x in arguments]) != arguments:
+            self.token_sums.leave_out(mean for x in arguments for mean in x.atoms(Mean))
             self.sums_tokens, arguments = True, over_tokens
         if any(x.has(MASK) and not x.has(Mean) for x in arguments):  # f(mask x) is f(x) where that counts
             return MASK * self.call_function(name, [x.xreplace({MASK: S.One}) for x in arguments], node)

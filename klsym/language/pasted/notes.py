@@ -44,11 +44,13 @@ def list_notes(reader: Any) -> Iterator[Message]:
     if reader.centred:
         names = tuple(map(str, reader.centred))
         yield Message("batch-mean-read", names=names, divided=reader.divides_by_std, guard=reader.std_guard)
-    if reader.sums_tokens:
+    if reader.is_of_each_token:
+        yield Message("of-each-token", aggregate=reader.aggregate)
+    elif reader.sums_tokens:
         yield Message("over-tokens")
     elif averages:
         yield Message("averages-left-out", names=averages)
-    if averages and reader.aggregate:
+    if averages and reader.aggregate and not reader.is_of_each_token:
         yield Message("tokens-added-up", aggregate=reader.aggregate)
     if unchanged := tuple(name for name in left_out if name in IDENTITY_METHODS):
         yield Message("calls-left-out", names=unchanged)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from shlex import quote
 from typing import Any
 
-from sympy import Heaviside, S, Symbol
+from sympy import Add, Heaviside, S, Symbol, expand_mul
 
 from klsym.errors import UsageError
 from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_mu, log_q, sg, unfold
@@ -45,6 +45,7 @@ OF_REWARDS_ALONE = (
     "it computes a reward or an advantage; add the line of the loss, as in loss = -(logp*{}).mean()"
 )
 
+SUM = Symbol("a sum over tokens", positive=True)
 OBJECTIVES = {"obj", "objective"}
 OF_COEFFICIENT = (
     "it sets {0} between updates; within an update {0} is a number, so add the line of the loss that it"
@@ -63,6 +64,7 @@ class WholeLossReader(AssumedNameReader):
         self.is_scaled = False  # by the square of the temperature?
         self.factor = S.One  # of the mean over samples
         self.counts_samples = False  # by len(..)
+        self.is_of_each_token = False  # though a sum over the tokens of a sequence stands in it?
         self.gathers = False  # is a value of every word read at the drawn word?
 
     def read_whole(self, value: Any, statements: list[ast.stmt]) -> Any:
@@ -88,7 +90,7 @@ class WholeLossReader(AssumedNameReader):
             raise UsageError(f"no policy in {self.text[:SHOWN]!r}: {OF_REWARDS_ALONE.format(self.last)}")
         if self.is_log_probability(loss, statements):
             raise UsageError(f"no loss in {self.text[:SHOWN]!r}: {OF_LOGS_ALONE.format(self.last)}")
-        self.refuse_two_levels(loss)
+        self.is_of_each_token = self.multiplies_each_token(loss)
         self.refuse_two_names()
         self.refuse_count_of_samples()
         if self.probabilities and is_probability(loss) and has_other_factors(loss):
@@ -113,14 +115,19 @@ class WholeLossReader(AssumedNameReader):
                         f"no loss in {self.text[:SHOWN]!r}: {OF_COEFFICIENT.format(name[:SHOWN])}"
                     )
 
-    def refuse_two_levels(self, loss: Any) -> None:
-        """Refuse values of each token beside a sum over the tokens of a sequence, as of a ratio."""
-        at_token = unfold(loss).replace(lambda e: isinstance(e, OverPositions), lambda _: S.One)
-        if not self.sums_tokens or not at_token.has(*DENSITIES):
-            return
-        averaged = self.token_sums.find_aggregate(self.factor) or "sum"
-        sampling = " --sampling off-policy" * loss.has(log_mu)
-        options = f"--level token --aggregate {averaged}{sampling}"
+    def multiplies_each_token(self, loss: Any) -> bool:
+        """Does a sum over the tokens of a sequence, as of a ratio, multiply values of each token?
+
+        Raises UsageError: a term has values of each token, and another one such sums alone.
+        """
+        terms = [_take_at_token(term) for term in Add.make_args(expand_mul(recognise(loss)))]
+        if not self.sums_tokens or not any(x.has(*DENSITIES) for x in terms):
+            return False
+        if all(x.has(*DENSITIES) or not x.has(SUM) for x in terms):
+            return True
+        averaged = self.token_sums.find_aggregate(self.factor)
+        aggregate = f" --aggregate {averaged}" * bool(averaged)
+        options = f"--level token{aggregate}{' --sampling off-policy' * loss.has(log_mu)}"
         reason = f"values of each token beside a sum over the tokens of a sequence in {self.text[:SHOWN]!r}"
         raise UsageError(f"{reason}: klsym explain {options} -- {quote(_write_formula(loss))}")
 
@@ -145,7 +152,8 @@ class WholeLossReader(AssumedNameReader):
     @property
     def aggregate(self) -> str:
         """How a loss of tokens adds them up; "" for other losses."""
-        return "" if self.sums_tokens else self.token_sums.find_aggregate(self.factor)
+        is_of_sequence = self.sums_tokens and not self.is_of_each_token
+        return "" if is_of_sequence else self.token_sums.find_aggregate(self.factor)
 
     @property
     def factor_left_out(self) -> Any:
@@ -201,6 +209,11 @@ class WholeLossReader(AssumedNameReader):
             return
         if names and not any(map(count_reductions, statements)):
             raise OfWords(names)
+
+
+def _take_at_token(term: Any) -> Any:
+    """Return a term with a symbol in place of its sums over the tokens of a sequence."""
+    return unfold(term).replace(lambda e: isinstance(e, OverPositions), lambda _: SUM)
 
 
 def _write_formula(loss: Any) -> str:

@@ -117,7 +117,7 @@ READINGS = (  # codes of how a pasted loss was read
     "sampling-of-expectation", "averages-left-out", "masks-left-out", "calls-left-out", "factor-left-out",
     "scale-left-out", "names-unused",
     "at-each-token", "of-sequences", "first-order-at-each-token", "first-order-in-group", "over-tokens",
-    "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
+    "of-each-token", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
     "settings-assumed", "temperature-read", "temperature-squared", "selection-held",
 )  # fmt: skip
@@ -151,6 +151,10 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "inner-clips-dropped": lambda clips: (
         f"{_listed(clips, 'does nothing', 'do nothing')} near theta: q draws"
         " the samples, and the argument lies strictly between the bounds (parameters are positive)"
+    ),
+    "of-each-token": lambda aggregate: (
+        "the sum or mean over the tokens of a sequence multiplies values of each token"
+        f"{'; ' * bool(aggregate)}{ADDED_UP.get(aggregate, '')}"
     ),
     "tokens-added-up": lambda aggregate: ADDED_UP[aggregate],
     "level-unlike": lambda options: f"{_spell_options(options)} explains what that changes",

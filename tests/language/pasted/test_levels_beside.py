@@ -15,11 +15,8 @@ LOOP = """for t in reversed(range(9)):
 loss = -(returns*logp*mask).sum()"""
 
 REFUSED = {
-    RATIO + "w = exp(log_w.detach().unsqueeze(-1) + logp - logp.detach());"
-    " -(w*adv.unsqueeze(1)*mask).sum(-1)/mask.sum(-1)":
-        "--level token --aggregate mean --sampling off-policy -- '-A.exp",
-    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()":
-        "--level token --aggregate sum --sampling off-policy -- 'tau.rho",
+    RATIO + "loss = -(adv*(exp(log_w) + 0.1*(logp - ref_logp))).mean()": "values of each token beside",
+    RATIO + "k = logp - ref_logp; loss = (exp(log_w)*k + exp(log_w)).mean()": "values of each token beside",
     RATIO + "loss = -(exp(log_w)*adv).mean() + 0.1*(logp - ref_logp).mean()": "values of each token beside",
     "rewards = -beta*(logp - ref_logp)\n" + LOOP: "for t in reversed",
     "x = mu + noise; loss = -(Normal(mu, std).log_prob(x)*adv).mean()": r"of x, which is .*detach",
@@ -49,6 +46,30 @@ READ = {
 @pytest.mark.parametrize(("code", "loss"), READ.items(), ids=str)
 def test_what_has_one_reading_is_read(code: str, loss: str) -> None:
     assert str(read_loss(code).expression) == loss
+
+
+OF_EACH_TOKEN = {  # code -> the loss at each token, and how tokens are added up
+    RATIO + "w = exp(log_w.detach().unsqueeze(-1) + logp - logp.detach());"
+    " -(w*adv.unsqueeze(1)*mask).sum(-1)/mask.sum(-1)":
+        ("-A*exp(log_q - sg(log_q) + sg(whole(log_q - log_mu)/T))", "mean"),
+    "(tau*(logp - old_logp)[mask].sum().detach()*ratio).sum()": ("tau*rho*sg(whole(log_q - log_mu))", "sum"),
+    RATIO + "d = ref_logp - logp; kl = (exp(d) - d - 1)*exp(log_w)":
+        ("exp(whole(log_q - log_mu)/T)*k3", "sum"),
+    RATIO + "d = ref_logp - logp; kl = ((exp(d) - d - 1)*exp(log_w)*mask).sum()/mask.sum()":
+        ("exp(whole(log_q - log_mu)/T)*k3", "batch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "meant"), OF_EACH_TOKEN.items(), ids=str)
+def test_a_sum_over_tokens_that_multiplies_each_token_is_read_at_each_token(
+    code: str, meant: tuple[str, str]
+) -> None:
+    loss, aggregate = meant
+    answer = explain(code)
+    expected = explain(loss, level="token", aggregate=aggregate, sampling="off-policy", parameters=["tau"])
+    assert (answer.setting.level, answer.setting.aggregate) == ("token", aggregate)
+    assert answer.summary == expected.summary and answer.gradient == expected.gradient
+    assert "multiplies values of each token" in " ".join(answer.text().split())
 
 
 def test_the_hint_has_the_weight_of_each_token() -> None:
