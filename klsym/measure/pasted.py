@@ -39,6 +39,7 @@ from klsym.language.training_names import (
     split_words,
 )
 from klsym.language.typeset.own_samples import refuse_own_samples
+from klsym.language.typeset.plain_text import is_formula_of_papers
 from klsym.language.typeset.tokens import is_latex, quote_part
 from klsym.language.typeset.translating import translate
 from klsym.measure.batch import Batch
@@ -65,7 +66,7 @@ OF_WORDS = {"logp": "logits", "ref_logp": "ref_logits", "old_logp": "old_logits"
 
 def bind_code(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> BoundLoss:
     """Return a loss as a function of one batch: of a function, of its place, or of pasted statements."""
-    if isinstance(loss, str) and is_latex(loss):
+    if isinstance(loss, str) and (is_latex(loss) or is_formula_of_papers(loss)):
         formula = translate(loss)
         refuse_own_samples(quote_part(loss), read_loss(formula.text).expression, formula.sampler)
         loss = formula.code

@@ -52,6 +52,7 @@ from klsym.language.pasted.text import is_statements
 from klsym.language.recognition import recognise
 from klsym.language.training_names import ADVANTAGES, split_words
 from klsym.language.training_names import find_meaning as find_name_meaning
+from klsym.language.typeset.plain_text import is_formula_of_papers
 from klsym.language.typeset.tokens import is_latex, quote_part
 from klsym.notation.losses import Written
 
@@ -91,6 +92,19 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         return Question(as_written(loss, names), dict(options))
     if is_latex(loss):
         return _read_latex(loss, names, options)
+    try:
+        return _read_text(loss, names, options)
+    except UsageError:
+        if not is_formula_of_papers(loss):
+            raise
+    try:
+        return _read_latex(loss, names, options)
+    except UsageError as error:
+        raise UsageError(str(error).replace(" in LaTeX", "")) from None
+
+
+def _read_text(loss: str, names: Iterable[str], options: Options) -> Question:
+    """Read a loss that is a name, a formula with names in it, or code."""
     rows: tuple[NamedLoss, ...]
     row = find_named_loss(loss)
     if row is not None:
@@ -111,7 +125,7 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
 
 
 def _read_latex(loss: str, parameters: Iterable[str], options: Options) -> Question:
-    """Read a formula in LaTeX as the text of the grammar that it is translated into.
+    """Read a formula in LaTeX, or one of papers, as the text of the grammar that it is translated into.
 
     An option for the sampling goes before what an expectation says of the samples.
     """
@@ -122,7 +136,7 @@ def _read_latex(loss: str, parameters: Iterable[str], options: Options) -> Quest
     try:
         written = as_written(formula.text, parameters)
     except UsageError as error:
-        raise UsageError(f"{error}; the LaTeX is read as {formula.text[:SHOWN]}") from None
+        raise UsageError(f"{error}; it is read as {formula.text[:SHOWN]}") from None
     expression = recognise(written.expression)
     refuse_own_samples(quote_part(loss), expression, formula.sampler)
     text = show_loss(expression)

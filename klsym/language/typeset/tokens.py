@@ -20,11 +20,6 @@ TOKEN = re.compile(
     r"|\d+(?:\.\d+)?|\.\d+|\s+|.",
     re.DOTALL,
 )
-GREEK = {
-    "π": r"\pi", "ρ": r"\rho", "β": r"\beta", "α": r"\alpha", "ε": r"\epsilon", "λ": r"\lambda",
-    "γ": r"\gamma", "μ": r"\mu", "τ": r"\tau", "θ": r"\theta", "σ": r"\sigma", "φ": r"\phi", "−": "-",
-    "·": r"\cdot", "×": r"\times", "∥": r"\|", "‖": r"\|", "≤": r"\le", "≥": r"\ge",
-}  # fmt: skip
 SPACES = {
     r"\,", r"\;", r"\!", r"\:", r"\ ", r"\>", r"\(", r"\)", r"\[", r"\]", r"\quad", r"\qquad", "$", "&", "~",
     r"\displaystyle", r"\textstyle", r"\nonumber", r"\notag", r"\limits", r"\nolimits", r"\left", r"\right",
@@ -89,12 +84,11 @@ def split_tokens(text: str) -> list[Token]:
         raise UsageError(f"the loss has {len(text)} characters, the limit is {MAX_LENGTH}")
     parts: list[str] = []
     for part in TOKEN.findall(text):
-        plain = GREEK.get(part, part)
         if part.isspace() or part.startswith("\\\\"):
             continue
-        if not plain.isascii() or not plain.isprintable() or plain in '#;"`@%!?\\':
+        if not part.isascii() or not part.isprintable() or part in '#;"`@%!?\\':
             raise UsageError(f"unexpected {part[:1]!a} in a formula in LaTeX: type its LaTeX command")
-        parts.append(ALIASES.get(plain, plain))
+        parts.append(ALIASES.get(part, part))
     if len(parts) > MAX_TOKENS:
         raise UsageError(f"a formula in LaTeX of more than {MAX_TOKENS} symbols: explain each term by itself")
     return _Cleaner(parts).clean()

@@ -1,4 +1,4 @@
-"""A formula in LaTeX as a text of the loss grammar.
+"""A formula in LaTeX, or of a paper in plain text, as a text of the loss grammar.
 
 >>> translate(r"\\frac{\\pi_\\theta(a_t|s_t)}{\\pi_{\\theta_{old}}(a_t|s_t)} \\hat{A}_t").text
 'rho*A'
@@ -16,7 +16,8 @@ from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.language.typeset.averages import CODE, TOKENS, AverageReader, is_gradient, make_gradient_refusal
 from klsym.language.typeset.parsing import parse_formula
-from klsym.language.typeset.tokens import make_refusal, quote_part
+from klsym.language.typeset.plain_text import spell_as_latex
+from klsym.language.typeset.tokens import is_latex, make_refusal, quote_part
 from klsym.language.typeset.tree import Comparison
 from klsym.language.typeset.writing import (
     Writer,
@@ -56,7 +57,7 @@ def translate(text: str) -> Translation:
 
 
 def _translate(text: str) -> Translation:
-    formula = parse_formula(text)
+    formula = parse_formula(text if is_latex(text) and text.isascii() else spell_as_latex(text))
     if "nabla" in formula.left or is_gradient(formula.right):
         raise make_gradient_refusal(formula.right, of_loss=bool(re.search(r"\bL\b|loss", formula.left)))
     if isinstance(formula.right, Comparison):

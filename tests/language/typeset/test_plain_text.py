@@ -1,0 +1,83 @@
+"""Formulas of papers in plain text: each is explained as the text of the loss grammar that a reader writes."""
+
+from __future__ import annotations
+
+import pytest
+
+import klsym
+from klsym.errors import UsageError
+from klsym.language.typeset.plain_text import is_formula_of_papers
+
+PPO = "min(rho*A, clip(rho, 1 - eps, 1 + eps)*A)"
+OLD = {"sampling": "off-policy"}
+SUM, MEAN = ({"level": "token", "aggregate": x} for x in ("sum", "mean"))
+
+READ: list[tuple[str, str, dict[str, str]]] = [
+    ("-log π_θ(a|s) A", "-A*log_q", {}),
+    ("-log pi_theta(a|s) * A", "-A*log_q", {}),
+    ("- A(s,a) log π(a|s)", "-A*log_q", {}),
+    ("-E[Σ_t log π_θ(a_t|s_t) Â_t]", "-A*log_q", SUM),
+    ("-∑_t log π(a_t|s_t) A_t", "-A*log_q", SUM),
+    ("-𝔼_{τ∼π}[R(τ) Σ_t log π_θ(a_t|s_t)]", "-whole(R)*log_q", {**SUM, "sampling": "on-policy"}),
+    ("-(1/G) Σ_i min(r_i(θ) A_i, clip(r_i(θ), 1-ε, 1+ε) A_i)", f"-{PPO}", OLD),
+    ("-1/N Σ_i A_i log π(y_i|x)", "-A*log_q", {}),
+    ("-1/G Σ_i 1/|o_i| Σ_t A_{i,t} log π_θ(o_{i,t}|q)", "-A*log_q", MEAN),
+    ("-min(ρ A, clip(ρ, 1-ε, 1+ε) A)", f"-{PPO}", OLD),
+    ("-min(ρ_t A_t, clip(ρ_t, 1−ϵ, 1+ϵ) A_t)", f"-{PPO}", OLD),
+    ("-π_θ(a|s)/π_θ_old(a|s) A", "-rho*A", OLD),
+    ("-π_θ(a|s)/π_θold(a|s) · A", "-rho*A", OLD),
+    ("-pi(a|s)/pi_old(a|s) * A", "-rho*A", OLD),
+    ("-A log π_θ(a|s) + β (log π_θ(a|s) - log π_ref(a|s))", "-A*log_q + beta*k1", {}),
+    ("-A log π(a|s) + β KL(π||π_ref)", "-A*log_q + beta*full_kl(q, p)", {}),
+    ("-A log π(a|s) - β H(π)", "-A*log_q - beta*H(q)", {}),
+    ("R - β log(π_θ(y|x)/π_ref(y|x))", "R - beta*k1", {}),
+    ("½ (log r)²", "k2", {}),
+    ("π_ref(a|s)/π_θ(a|s) - log(π_ref(a|s)/π_θ(a|s)) - 1", "k3", {}),
+]  # fmt: skip
+
+REFUSED: list[tuple[str, str]] = [
+    ("π(a|s)", "a probability alone"),
+    ("∇ log π(a|s) A", "the gradient .*klsym explain -- '-sg\\(A\\)[*]log_q'"),
+    ("Σ_t foo", "'foo' is not read in a formula: type what it stands for"),
+    ("(1/D) Σ_j log π(a_j|s)", "type .*for the mean over tokens"),
+    ("Π_t π(a_t|s_t) A", "is not read in a formula: type"),
+    ("log π(a|s) A ✓", "unexpected"),
+    ("-log π_φ(a|s) A / b c d", "type"),
+    ("-E_{π}[R]", "type"),
+    ("Σ_t Σ_u log π(a_t|s_t) A_u", "type"),
+    ("-log π(a|s) A(s) ∈ B", "is not read in a formula"),
+    ("-log π_θ(a|s", "was never closed"),
+    ("-log π_θ'(a|s) A", "unterminated"),
+]
+
+
+@pytest.mark.parametrize(("typed", "loss", "options"), READ, ids=[row[0] for row in READ])
+def test_a_formula_of_papers_is_read(typed: str, loss: str, options: dict[str, str]) -> None:
+    found, wanted = klsym.explain(typed), klsym.explain(loss, **options)
+    assert (found.setting.level, found.setting.aggregate) == (wanted.setting.level, wanted.setting.aggregate)
+    assert found.setting.sampling == wanted.setting.sampling
+    of_found, of_wanted = (x.to_json()["gradient"] for x in (found, wanted))
+    for part in ("per_sample", "coefficient", "target", "objective"):
+        assert of_found[part] == of_wanted[part]
+    assert "is read as" in str(found)
+
+
+@pytest.mark.parametrize(("typed", "words"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_another_one_is_refused_in_one_line(typed: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        klsym.explain(typed)
+    assert "\n" not in str(caught.value) and "LaTeX" not in str(caught.value).replace("LaTeX command", "")
+
+
+def test_code_is_read_as_code() -> None:
+    codes = (
+        "loss = -(logp*adv).mean()", "π_θ / π_θ_old * A", "-ρ * A", "β*KL(π||π_ref)", "mask = a | b\nmask(c|d)",
+        "k3", "pi = exp(logp); -pi*A", "-(π/π_old)*A",
+    )  # fmt: skip
+    assert [code for code in codes if is_formula_of_papers(code)] == []
+
+
+def test_comparisons_and_measurements_read_it() -> None:
+    assert klsym.compare("-log π(a|s) A", "-A*logp").to_json()["expected_gradient"]["same"] is True
+    pytest.importorskip("torch")
+    assert klsym.measure("-log π_θ(a|s) A").to_json()["multiples"] == {"policy-gradient": -1.0}
