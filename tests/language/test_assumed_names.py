@@ -289,3 +289,21 @@ def test_no_command_is_printed_for_blocks_and_long_code(code: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_loss(code)
     assert "klsym explain '" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "quotients"),
+    [
+        ("x = old_logp/temperature; loss = -exp(logp - x)*adv", ["log_mu/temperature"]),
+        (
+            "x = logp/self.temperature; y = ref_logp/self.temperature; loss = (x - y)**2",
+            ["log_q/temperature", "log_p/temperature"],
+        ),
+        ("logp = log_softmax(logits/temperature); loss = -logp.gather(-1, actions)*adv", []),
+        ("loss = -adv*logp/2", []),
+        ("loss = (logp - ref_logp)/temperature", []),
+    ],
+)
+def test_a_log_probability_over_a_temperature_is_that_of_no_policy(code: str, quotients: list[str]) -> None:
+    notes = [note for note in read_loss(code).notes if note.code == "log-divided"]
+    assert [note.values["quotient"] for note in notes] == quotients

@@ -111,8 +111,12 @@ def suggest_for_function(name: str) -> str:
     if name == "sigma":
         return ": the logistic function is sigmoid(..)"
     words = {*split_words(name)}
-    if words & {"crossentropy", "xent"} or {"cross", "entropy"} <= words:
-        return ": for the drawn word or action type -logp, and -A*logp where an advantage multiplies it"
+    if words & {"crossentropy", "xent", "ce", "nll"} or {"cross", "entropy"} <= words:
+        of_data = spell_option("sampling", "off-policy")
+        return (
+            ": for the drawn word or action type -logp, and -A*logp where an advantage multiplies it; for the"
+            f" labels of a data set -logp with {of_data}, where mu is the data"
+        )
     if words & {"clip", "clipped", "clamp"}:
         return ": type clip(x, low, high)"
     return f": for a product type {name[:60]}*(..)" if is_coefficient(name) else ""

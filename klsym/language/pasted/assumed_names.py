@@ -11,7 +11,7 @@ import ast
 import re
 from typing import Any, NamedTuple
 
-from klsym.language.expressions import ATOMS, clip, eps, parameter
+from klsym.language.expressions import ATOMS, DENSITIES, clip, eps, parameter
 from klsym.language.pasted.averages import OF_SEQUENCE
 from klsym.language.pasted.log_ratios import write_before
 from klsym.language.pasted.mean_divisions import OtherSampleReader
@@ -43,6 +43,15 @@ KINDS: dict[str, tuple[tuple[set[str], ...], set[str] | None]] = {
     "standard deviation": ((DEVIATIONS,), OF_GROUPS),
 }
 """For each kind: sets of words of which a name has one each, and the further words allowed (None: any)."""
+
+
+def names_sampling_temperature(name: str) -> bool:
+    """Is it the name of a temperature, by which logits are divided?
+
+    >>> [names_sampling_temperature(x) for x in ("temperature", "self_temperature", "tau")]
+    [True, True, False]
+    """
+    return bool({*split_words(name)} & {"temperature"})
 
 
 def find_kind(name: str) -> str:
@@ -169,6 +178,8 @@ class AssumedNameReader(OtherSampleReader):
         return Surrogate(f"{'' if is_gain else '-'}{written}", advantage * ratio * (1 if is_gain else -1))
 
     def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:
+        if isinstance(operator, ast.Div) and left in DENSITIES and names_sampling_temperature(str(right)):
+            self.divided_logs[f"{left}/{right}"] = str(right)
         if isinstance(operator, ast.Div) and left.has(KEPT) and right.is_Symbol:
             typed = next((typed for typed, symbol in self.read_as.items() if symbol == right), "")
             if find_kind(typed) == "length":

@@ -156,6 +156,7 @@ class AverageReader(PolicyReader):
         self.token_sums = TokenSums()
         self.reduces_samples = True  # does the text reduce more than a sum over the vocabulary?
         self.sums_tokens = False  # is a mean or a sum read as one over the tokens of a sequence?
+        self.divided_logs: dict[str, str] = {}  # log density/temperature -> the temperature
         self.floors: dict[Any, Any] = {}  # probability -> the bound below it that is left out
 
     def apply_operator(self, operator: ast.operator, left: Any, right: Any, node: ast.expr) -> Any:

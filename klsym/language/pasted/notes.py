@@ -33,6 +33,8 @@ def list_notes(reader: Any) -> Iterator[Message]:
     yield from [Message("selection-held", of=reader.selection)] * bool(reader.selection)
     if temperature := "".join(reader.temperatures):
         yield Message("temperature-read", temperature=temperature)
+    for quotient, temperature in reader.divided_logs.items():
+        yield Message("log-divided", quotient=quotient, temperature=temperature)
     if reader.is_scaled:
         yield Message("temperature-squared")
     if reader.assumed:

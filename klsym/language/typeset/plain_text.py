@@ -14,12 +14,12 @@ OF_PAPERS = re.compile(r"[Σ∑𝔼∇²½]|(?:π|\bpi)(?:_\w+)?\s*[(\[][^()\[\]
 SIGNS = str.maketrans({
     "Σ": r"\sum", "∑": r"\sum", "Π": r"\prod", "∏": r"\prod", "𝔼": "E", "∇": r"\nabla", "²": "^2", "ᵢ": "_i",
     "ₜ": "_t", "₁": "_1", "₂": "_2", "₃": "_3", "½": r"\frac{1}{2}", "𝟙": r"\mathbb{1}", "…": ".", "–": "-",
-    "−": "-", "⋅": "*", "·": r"\cdot ", "×": r"\times ", "∥": "|", "‖": "|", "≤": r"\le ", "≥": r"\ge ", "∼": r"\sim ",
-    "~": r"\sim ", "∈": r"\in ", "ϵ": r"\epsilon", "ϕ": r"\phi",
+    "−": "-", "⋅": "*", "·": r"\cdot ", "×": r"\times ", "∥": "|", "‖": "|", "≤": r"\le ", "≥": r"\ge ",
+    "∼": r"\sim ", "~": r"\sim ", "∈": r"\in ", "ϵ": r"\epsilon", "ϕ": r"\phi",
 })  # fmt: skip
 WORDS = {
-    "log", "ln", "exp", "min", "max", "sum", "pi", "theta", "phi", "rho", "beta", "alpha", "epsilon", "lambda",
-    "gamma", "tau", "sigma", "delta",
+    "log", "ln", "exp", "min", "max", "sum", "pi", "theta", "phi", "rho", "beta", "alpha", "epsilon",
+    "lambda", "gamma", "tau", "sigma", "delta",
 }  # fmt: skip
 OF_GRAMMAR = {"log_q", "log_p", "log_mu", "log_old"}
 HAT = re.compile("[\u0302\u0303]")  # and the tilde, above a letter
@@ -40,7 +40,7 @@ def is_formula_of_papers(text: str) -> bool:
 
 
 def spell_as_latex(text: str) -> str:
-    """Return a formula in LaTeX: Greek letters and signs as commands, subscripts in braces, accents dropped."""
+    """Return a formula in LaTeX: Greek letters and signs as commands, subscripts in braces, no accents."""
     spelled = HAT.sub("", unicodedata.normalize("NFD", text))
     spelled = SUBSCRIPTED.sub(_brace_subscripts, spelled)
     spelled = ONE_OVER.sub(r"\\frac{1}{\1}", spelled.translate(SIGNS))

@@ -120,6 +120,7 @@ READINGS = (  # codes of how a pasted loss was read
     "of-each-token", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
     "settings-assumed", "temperature-read", "temperature-squared", "selection-held",
+    "log-divided",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -160,6 +161,8 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "level-unlike": lambda options: f"{_spell_options(options)} explains what that changes",
     "temperature-read": "the logits are divided by {temperature}: q and p are policies at this temperature",
     "temperature-squared": TEMPERATURE_SQUARED,
+    "log-divided": "{quotient} is the log-probability of no policy, unless {temperature} is 1: that at a"
+    " temperature is log_softmax(logits/{temperature})",
     "settings-assumed": lambda conditions: f"assumed: {' and '.join(conditions)}",
     "parameters-declared": _declared,
     "averages-left-out": _averages_left_out,

@@ -1,4 +1,4 @@
-"""Formulas of papers in plain text: each is explained as the text of the loss grammar that a reader writes."""
+"""Formulas of papers in plain text: each is explained as what a reader writes in the loss grammar."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_another_one_is_refused_in_one_line(typed: str, words: str) -> None:
 
 def test_code_is_read_as_code() -> None:
     codes = (
-        "loss = -(logp*adv).mean()", "π_θ / π_θ_old * A", "-ρ * A", "β*KL(π||π_ref)", "mask = a | b\nmask(c|d)",
-        "k3", "pi = exp(logp); -pi*A", "-(π/π_old)*A",
+        "loss = -(logp*adv).mean()", "π_θ / π_θ_old * A", "-ρ * A", "β*KL(π||π_ref)",
+        "mask = a | b\nmask(c|d)", "k3", "pi = exp(logp); -pi*A", "-(π/π_old)*A",
     )  # fmt: skip
     assert [code for code in codes if is_formula_of_papers(code)] == []
 
