@@ -40,6 +40,7 @@ ASKED = {  # one verdict each, as it is asked for on the command line
     "a verdict on GSPO": ("explain", "gspo"),
     "klsym --help": ("--help",),
 }
+SUM = "import sympy; sympy.Symbol('x') + sympy.Symbol('y')"  # for which SymPy imports its tensors
 TERMS = (
     "k1",
     "rho*k1",
@@ -119,6 +120,8 @@ def verdicts(repeats: int) -> Iterator[tuple[str, float]]:
     for name, words in ASKED.items():
         spent = in_turns(lambda: bare("sympy"), lambda words=words: child(*cli(*words))[0], 4 * repeats)
         yield f"{name} over import sympy", spent
+    added = in_turns(lambda: bare("sympy"), lambda: child(sys.executable, "-c", SUM)[0], 4 * repeats)
+    yield "a first sum in SymPy over import sympy", added
     yield "import klsym over import sympy", in_turns(lambda: bare("sympy"), lambda: bare("klsym"), repeats)
     one = [child(*cli(*ASKED["one verdict"]))[1] for _ in range(repeats)]
     yield "peak memory of a verdict over that of import sympy", min(one) / megabytes

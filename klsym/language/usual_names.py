@@ -244,7 +244,7 @@ class NameReader(Reader):
         """
         if find_meaning(name) == "rho" and (pair := self.find_older_policies()):
             self.is_foreign = True
-            if any(unfold(remove_sg(value)) == WEIGHT_OF_OLD for value in self.names.values()):
+            if any(unfold(remove_sg(value)).has(WEIGHT_OF_OLD) for value in self.names.values()):
                 self.assumed = (*self.assumed, f"{name} is q/old, as a weight old/mu stands beside it")
                 return ATOMS["rho_old"]
             hint = f": type {OF_TWO_POLICIES.format(name, *pair)}"

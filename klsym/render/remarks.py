@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sympy import Add, Heaviside, Max, Min, S, exp, expand
 
@@ -23,7 +24,8 @@ from klsym.language.expressions import (
     rho,
     unfold,
 )
-from klsym.language.sums import Normalised
+from klsym.language.recognition import recognise
+from klsym.language.sums import Centred, LeftOut, Normalised, Relative
 from klsym.language.training_names import counts_steps
 from klsym.notation.losses import show
 from klsym.notation.printers import TEXT
@@ -39,6 +41,7 @@ from klsym.render.objective import (
 from klsym.render.question import compares_with_old, describe_kind
 from klsym.render.words import write_slope_of_counts
 
+WITH_SUM_0 = (Centred, LeftOut, Normalised, Relative)  # over the samples of a batch
 OF_ITSELF = "exp(log_q - sg(log_q)) is 1 at every sample: no bound around 1 is ever reached"
 BASELINE = "the mean alone is a baseline, E[centred({0})*s] = (1 - 1/n)*grad E_q[{0}]; the division is not"
 RATIO_OF_CUT = (
@@ -77,7 +80,34 @@ def write_remark(verdict: Verdict) -> str:
         describe_ratio_of_itself,
         describe_normalised_mean,
     )
-    return next(filter(None, (write(verdict) for write in writers)), "")
+    remark = next(filter(None, (write(verdict) for write in writers)), "")
+    return "; ".join(filter(None, (describe_zero_value(verdict), remark)))
+
+
+def describe_zero_value(verdict: Verdict) -> str:
+    """Say that the values of a loss, or of its terms, add up to 0 in each batch; "" for other losses.
+
+    At theta q/sg(q) = 1, and on-policy q/mu = 1: what is left of a term is then c*(h - mean(h)).
+    """
+    written, setting = verdict.loss.written, verdict.setting
+    if written is None or setting.is_reward or setting.is_per_token or setting.truncated:
+        return ""
+    at_theta = remove_sg(unfold(written.expression))
+    at_theta = expand(at_theta.xreplace({log_mu: log_q}) if setting.on_policy else at_theta)
+    terms = Add.make_args(at_theta)
+    zero = [term for term in terms if _is_centred(term)]
+    if not zero or not written.expression.has(log_q, rho):
+        return ""
+    if len(zero) == len(terms):
+        return "in each batch its values add up to 0, whatever its gradient does"
+    rest = show(recognise(at_theta - Add(*zero)), TEXT)
+    return f"in each batch the values of its terms with rewards add up to 0: what is logged is that of {rest}"
+
+
+def _is_centred(term: Any) -> bool:
+    """Is it a centred value times what is the same for all samples?"""
+    factor, centred = term.as_independent(*WITH_SUM_0, as_Add=False)
+    return isinstance(centred, WITH_SUM_0) and not factor.has(*DENSITIES, R, A)
 
 
 def describe_log_ratio(verdict: Verdict) -> str:
