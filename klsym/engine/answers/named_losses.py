@@ -52,7 +52,7 @@ from klsym.language.pasted.text import is_statements
 from klsym.language.recognition import recognise
 from klsym.language.training_names import ADVANTAGES, split_words
 from klsym.language.training_names import find_meaning as find_name_meaning
-from klsym.language.typeset.plain_text import is_formula_of_papers
+from klsym.language.typeset.plain_text import is_formula_of_papers, may_be_formula_of_papers
 from klsym.language.typeset.tokens import is_latex, quote_part
 from klsym.notation.losses import Written
 
@@ -94,13 +94,16 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
         return _read_latex(loss, names, options)
     try:
         return _read_text(loss, names, options)
-    except UsageError:
-        if not is_formula_of_papers(loss):
+    except UsageError as error:
+        if not (is_formula_of_papers(loss) or may_be_formula_of_papers(loss)):
             raise
+        refusal = error
     try:
         return _read_latex(loss, names, options)
     except UsageError as error:
-        raise UsageError(str(error).replace(" in LaTeX", "")) from None
+        of_formula = UsageError(str(error).replace(" in LaTeX", ""))
+        is_of_papers = is_formula_of_papers(loss) or "cannot be read" in str(refusal)
+        raise of_formula if is_of_papers else refusal from None
 
 
 def _read_text(loss: str, names: Iterable[str], options: Options) -> Question:

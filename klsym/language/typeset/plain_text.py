@@ -11,6 +11,11 @@ import unicodedata
 
 # A policy with what it is conditioned on, as in pi_old(a|s), or a sign that neither code nor the grammar has.
 OF_PAPERS = re.compile(r"[Σ∑𝔼∇²½]|(?:π|\bpi)(?:_\w+)?\s*[(\[][^()\[\]]*\|[^()\[\]]*[)\]]|[πρθεβ]\w*\s+\w")
+# What papers write and code may have, too: read so where it is no code.
+LIKE_PAPERS = re.compile(
+    r"[α-ωϵϕ\u0302]|\bE(?:_\w+)?\[|\blog\s+\w+\(|\bsum_|\b[A-Za-z]_[a-z]\s+[A-Za-z]\w*\b|\b[qp]\([a-z]\)"
+)
+RATIO = re.compile(r"\br(_\{[^{}]*\}|_[A-Za-z])(?![\w(])")
 SIGNS = str.maketrans({
     "Σ": r"\sum", "∑": r"\sum", "Π": r"\prod", "∏": r"\prod", "𝔼": "E", "∇": r"\nabla", "²": "^2", "ᵢ": "_i",
     "ₜ": "_t", "₁": "_1", "₂": "_2", "₃": "_3", "½": r"\frac{1}{2}", "𝟙": r"\mathbb{1}", "…": ".", "–": "-",
@@ -20,6 +25,10 @@ SIGNS = str.maketrans({
 WORDS = {
     "log", "ln", "exp", "min", "max", "sum", "pi", "theta", "phi", "rho", "beta", "alpha", "epsilon",
     "lambda", "gamma", "tau", "sigma", "delta",
+}  # fmt: skip
+VALUES = {
+    "advantage": "A", "advantages": "A", "adv": "A", "reward": "R", "rewards": "R", "ratio": r"\rho",
+    "eps": r"\epsilon", "lam": r"\lambda",
 }  # fmt: skip
 OF_GRAMMAR = {"log_q", "log_p", "log_mu", "log_old"}
 HAT = re.compile("[\u0302\u0303]")  # and the tilde, above a letter
@@ -39,12 +48,31 @@ def is_formula_of_papers(text: str) -> bool:
     return "\n" not in text.strip() and OF_PAPERS.search(text) is not None
 
 
+def may_be_formula_of_papers(text: str) -> bool:
+    """May it be one formula in the notation of papers, if it is no code?
+
+    >>> [may_be_formula_of_papers(text) for text in ("-E[r_t A_t]", "H(π)", "loss = -(logp*adv).mean()")]
+    [True, True, False]
+    """
+    is_line = "\n" not in text.strip()
+    return is_line and LIKE_PAPERS.search(unicodedata.normalize("NFD", text)) is not None
+
+
+def name_clipped_ratios(text: str) -> str:
+    """Return r_t(theta), the ratio to the old policy, for r_t in a formula that clips it.
+
+    >>> name_clipped_ratios("min(r_t A, clip(r_t, 0, 2) A)"), name_clipped_ratios("r_t log r")
+    ('min(r_t(\\\\theta) A, clip(r_t(\\\\theta), 0, 2) A)', 'r_t log r')
+    """
+    return RATIO.sub(r"r\1(\\theta)", text) if "clip" in text else text
+
+
 def spell_as_latex(text: str) -> str:
     """Return a formula in LaTeX: Greek letters and signs as commands, subscripts in braces, no accents."""
     spelled = HAT.sub("", unicodedata.normalize("NFD", text))
     spelled = SUBSCRIPTED.sub(_brace_subscripts, spelled)
-    spelled = ONE_OVER.sub(r"\\frac{1}{\1}", spelled.translate(SIGNS))
-    return WORD.sub(_spell_word, GREEK.sub(_name_letter, spelled))
+    spelled = WORD.sub(_spell_word, GREEK.sub(_name_letter, spelled.translate(SIGNS)))
+    return ONE_OVER.sub(r"\\frac{1}{\1}", spelled)
 
 
 def _brace_subscripts(match: re.Match[str]) -> str:
@@ -63,4 +91,4 @@ def _name_letter(match: re.Match[str]) -> str:
 
 
 def _spell_word(match: re.Match[str]) -> str:
-    return f"\\{match[0]}" if match[0] in WORDS else match[0]
+    return f"\\{match[0]}" if match[0] in WORDS else VALUES.get(match[0], match[0])

@@ -16,8 +16,8 @@ from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.language.typeset.averages import CODE, TOKENS, AverageReader, is_gradient, make_gradient_refusal
 from klsym.language.typeset.parsing import parse_formula
-from klsym.language.typeset.plain_text import spell_as_latex
-from klsym.language.typeset.tokens import is_latex, make_refusal, quote_part
+from klsym.language.typeset.plain_text import name_clipped_ratios, spell_as_latex
+from klsym.language.typeset.tokens import make_refusal, quote_part
 from klsym.language.typeset.tree import Comparison
 from klsym.language.typeset.writing import (
     Writer,
@@ -57,7 +57,8 @@ def translate(text: str) -> Translation:
 
 
 def _translate(text: str) -> Translation:
-    formula = parse_formula(text if is_latex(text) and text.isascii() else spell_as_latex(text))
+    spelled = text if "\\" in text and text.isascii() else spell_as_latex(text)
+    formula = parse_formula(named := name_clipped_ratios(spelled))
     if "nabla" in formula.left or is_gradient(formula.right):
         raise make_gradient_refusal(formula.right, of_loss=bool(re.search(r"\bL\b|loss", formula.left)))
     if isinstance(formula.right, Comparison):
@@ -80,6 +81,8 @@ def _translate(text: str) -> Translation:
     notes += [Message("objective-as-loss")] * is_maximised
     notes += [Message("tokens-added-up", aggregate=averaged.kind)] * is_of_tokens
     notes += [Message("over-tokens")] * writer.is_of_sequences
+    assumed = ("the letter r that is clipped is the ratio to the old policy",)
+    notes += [Message("settings-assumed", conditions=assumed)] * (named != spelled)
     code = CODE[averaged.kind].format(loss) if is_of_tokens else loss
     samples = reader.find_sampler() if reader.has_expectation else NO_SAMPLES
     return Translation(f"{assigned}{loss}", samples, f"{assigned}{code}", tuple(notes))

@@ -32,12 +32,23 @@ READ: list[tuple[str, str, dict[str, str]]] = [
     ("-A log π(a|s) - β H(π)", "-A*log_q - beta*H(q)", {}),
     ("R - β log(π_θ(y|x)/π_ref(y|x))", "R - beta*k1", {}),
     ("½ (log r)²", "k2", {}),
+    ("L = -E[min(r_t A_t, clip(r_t, 1-eps, 1+eps) A_t)]", f"-{PPO}", OLD),
+    ("L^CLIP(θ) = E_t[min(r_t(θ) Â_t, clip(r_t(θ), 1-ε, 1+ε) Â_t)]", f"-{PPO}", OLD),
+    ("L = -1/G sum_i 1/|o_i| sum_t A_{i,t} log pi(o_{i,t}|q)", "-A*log_q", MEAN),
+    ("loss = -advantage * log π_θ(a|s)", "-A*log_q", {}),
+    ("J(θ) = E[log π_θ(a|s) A]", "-A*log_q", {}),
+    ("H(π)", "H(q)", {}),
+    ("-E[A_t log pi(a_t|s_t)] + beta E[KL(pi||pi_ref)]", "-A*log_q + beta*full_kl(q, p)", {}),
     ("π_ref(a|s)/π_θ(a|s) - log(π_ref(a|s)/π_θ(a|s)) - 1", "k3", {}),
 ]  # fmt: skip
 
 REFUSED: list[tuple[str, str]] = [
     ("π(a|s)", "a probability alone"),
     ("∇ log π(a|s) A", "the gradient .*klsym explain -- '-sg\\(A\\)[*]log_q'"),
+    ("E_q[log q(x) - log p(x)]", "for this objective type"),
+    ("log q(x)/p(x)", "type .*frac"),
+    ("E[foo bar]", "is not read in a formula"),
+    ("E[r_t A_t]", "is not read in a formula"),
     ("Σ_t foo", "'foo' is not read in a formula: type what it stands for"),
     ("(1/D) Σ_j log π(a_j|s)", "type .*for the mean over tokens"),
     ("Π_t π(a_t|s_t) A", "is not read in a formula: type"),
@@ -46,8 +57,8 @@ REFUSED: list[tuple[str, str]] = [
     ("-E_{π}[R]", "type"),
     ("Σ_t Σ_u log π(a_t|s_t) A_u", "type"),
     ("-log π(a|s) A(s) ∈ B", "is not read in a formula"),
-    ("-log π_θ(a|s", "was never closed"),
-    ("-log π_θ'(a|s) A", "unterminated"),
+    ("-log π_θ(a|s", "ends too early"),
+    ("-log π_θ'(a|s) A", "is not read|unexpected"),
 ]
 
 
