@@ -129,7 +129,7 @@ def test_each_notebook_is_linked_by_its_title_and_the_figure_is_drawn():
 def test_the_commands_are_shown():
     """The tests find every command with an output, with its arguments; no command is shown twice with it."""
     found = [(*arguments, lines) for arguments, lines, _ in commands()]
-    assert len(found) == 69 == len(set(found))
+    assert len(found) == 70 == len(set(found))
     assert {words[0] for words in found} == {
         "explain", "recommend", "audit", "optimum", "divergence", "compare",
         "measure",
