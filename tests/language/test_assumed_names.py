@@ -56,6 +56,8 @@ READ = {
     "(advantages - adv_mean)*logp": "log_q*centred(A)",
     "-(sample_rouge - greedy_rouge)*logp": "log_q*(-R + greedy_rouge)",
     "-logp*deltas": "-A*log_q",
+    "adv = (R - R.mean())/(R.std() + np.finfo(np.float32).eps.item()); -logp*adv": "-log_q*normalised(R)",
+    "adv = (R - R.mean())/(R.std() + torch.finfo(R.dtype).eps); -logp*adv": "-log_q*normalised(R)",
     "-advantages_col*logp + 0.1*advantages.unsqueeze(-1)*logp": "-9*A*log_q/10",
     "-(sampling_rewards - greedy_rewards)*logp": "log_q*(-R + greedy_rewards)",
     "-reward_t*log_prob_t": "-R*log_q",

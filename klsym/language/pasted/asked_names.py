@@ -223,6 +223,8 @@ def ask_for_value(name: str) -> str:
     if names_token_advantage(name):
         return suggest_for_token_advantage(name)
     example = find_example(name)
+    if {*split_words(name)} <= {"weight", "weights"} and example:
+        return f"{WRITE}, such as `{name} = R; ...` for returns or `{name} = {example}; ...` for ratios"
     return f"{WRITE}, such as `{name[:60]} = {example}; ...`" if example else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from sympy import S
+from sympy import Rational, S
 
 from klsym.language.expressions import ATOMS
 from klsym.language.parser import MAX_DEPTH, PARAMETER, SHOWN
@@ -35,6 +35,7 @@ from klsym.language.usual_names import SETTINGS, NameReader, remove_underscore
 
 WHOLE_AXES = {":", "...", "None", "np.newaxis", "jnp.newaxis", "tf.newaxis"}
 
+OF_FLOAT32 = Rational("1.1920929e-07")  # np.finfo(np.float32).eps, the step from 1 to the next number
 NUMBERS = {"pi": "3.14159", "e": "2.71828"}
 
 
@@ -72,6 +73,9 @@ class EntryReader(NameReader):
             case ast.Attribute(ast.Name("self"), name) if name in self.assigned:
                 self.used.add(name)
                 return self.names[name]
+            case ast.Attribute(ast.Call(function), "eps") if list_chain(function)[-1:] == ["finfo"]:
+                self.is_foreign = True
+                return OF_FLOAT32
             case ast.Subscript() if (entry := self.read_entry(node)) is not None:
                 return entry
         chain = self.split_chain(node)

@@ -162,18 +162,29 @@ def write_commands(name: str, source: str, others: Mapping[str, str], names: Ite
 
     >>> write_commands("kl", "loss = a + kl", {})
     ": klsym explain 'kl = k1; loss = a + kl' or klsym explain 'kl = k3; loss = a + kl'"
+    >>> write_commands("ratio", "ratio - 1 - logratio", {"logratio": "k1"}).split(" or ")[0]
+    ": klsym explain 'ratio = rho; logratio = log(ratio); ratio - 1 - logratio'"
     """
     definitions = DEFINITIONS.get(AMBIGUOUS.get(name, ""), ())
     code = "" if is_block(source) else join_lines(source)
     if not code or not definitions or len(code) > LONGEST or "'" in code:
         return ""
     typed = [x for x in names if x not in AMBIGUOUS]
-    before = "".join(f"{x} = {spell_with_names(example, typed)}; " for x, example in others.items())
+    examples = {
+        x: _follow_ratio(name, x) or spell_with_names(example, typed) for x, example in others.items()
+    }
+    before = "".join(f"{x} = {example}; " for x, example in examples.items())
     commands = [
         f"klsym explain {quote(f'{name} = {spell_with_names(value, typed)}; {before}{code}')}"
         for value in definitions
     ]
     return f": {' or '.join(commands)}"
+
+
+def _follow_ratio(name: str, other: str) -> str:
+    """Return log(ratio) for a log ratio beside a ratio of that name, exp(logr) for a ratio; "" for others."""
+    kinds = AMBIGUOUS.get(name), AMBIGUOUS.get(other)
+    return {(RATIO, LOG_RATIO): f"log({name})", (LOG_RATIO, RATIO): f"exp({name})"}.get(kinds, "")
 
 
 def spell_examples(hint: str, names: Sequence[str]) -> str:
