@@ -214,7 +214,8 @@ class AverageReader(PolicyReader):
         is_same_axis = (
             total in (SAMPLES * Mean(R), KEPT * Mean(R))
             and logs in (SAMPLES * Mean(log_q), KEPT * Mean(log_q))
-            and self.axes.get(total) == self.axes.get(logs)
+            and {total, logs} <= self.axes.keys()
+            and self.axes[total] == self.axes[logs]
         )
         if not is_same_axis or not names or not all({*split_words(name)} & OF_STEPS for name in names):
             return x

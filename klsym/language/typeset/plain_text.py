@@ -15,7 +15,7 @@ OF_PAPERS = re.compile(r"[Σ∑𝔼∇²½]|(?:π|\bpi)(?:_\w+)?\s*[(\[][^()\[\]
 LIKE_PAPERS = re.compile(
     r"[α-ωϵϕ\u0302]|\bE(?:_\w+)?\[|\blog\s+\w+\(|\bsum_|\b[A-Za-z]_[a-z]\s+[A-Za-z]\w*\b|\b[qp]\([a-z]\)"
 )
-RATIO = re.compile(r"\br(_\{[^{}]*\}|_[A-Za-z])(?![\w(])")
+CLIPPED = re.compile(r"clip\}?\s*(?:\\left|\\[Bb]igg?l?)?\s*\(\s*r(_\{[^{}]*\}|_[A-Za-z])(?![\w(])")
 SIGNS = str.maketrans({
     "Σ": r"\sum", "∑": r"\sum", "Π": r"\prod", "∏": r"\prod", "𝔼": "E", "∇": r"\nabla", "²": "^2", "ᵢ": "_i",
     "ₜ": "_t", "₁": "_1", "₂": "_2", "₃": "_3", "½": r"\frac{1}{2}", "𝟙": r"\mathbb{1}", "…": ".", "–": "-",
@@ -31,7 +31,7 @@ VALUES = {
     "eps": r"\epsilon", "lam": r"\lambda",
 }  # fmt: skip
 OF_GRAMMAR = {"log_q", "log_p", "log_mu", "log_old"}
-HAT = re.compile("[\u0302\u0303]")  # and the tilde, above a letter
+HAT = "\u0302"  # above a letter, which it follows
 SUBSCRIPTED = re.compile(r"([^\W\d_]+)((?:_[^\W_]+)+)")
 ONE_OVER = re.compile(r"(?<![\w)])1\s*/\s*(\w+|\|[^|]+\|)(?=\s*\\sum)")
 WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]+")
@@ -61,15 +61,17 @@ def may_be_formula_of_papers(text: str) -> bool:
 def name_clipped_ratios(text: str) -> str:
     """Return r_t(theta), the ratio to the old policy, for r_t in a formula that clips it.
 
-    >>> name_clipped_ratios("min(r_t A, clip(r_t, 0, 2) A)"), name_clipped_ratios("r_t log r")
-    ('min(r_t(\\\\theta) A, clip(r_t(\\\\theta), 0, 2) A)', 'r_t log r')
+    >>> name_clipped_ratios("min(r_t A, clip(r_t, 0, 2) A)"), name_clipped_ratios("clip(rho, 0, 2)*r_i")
+    ('min(r_t(\\\\theta) A, clip(r_t(\\\\theta), 0, 2) A)', 'clip(rho, 0, 2)*r_i')
     """
-    return RATIO.sub(r"r\1(\\theta)", text) if "clip" in text else text
+    for index in {match[1] for match in CLIPPED.finditer(text)}:
+        text = re.sub(rf"\br{re.escape(index)}(?![\w(])", lambda ratio: rf"{ratio[0]}(\theta)", text)
+    return text
 
 
 def spell_as_latex(text: str) -> str:
     """Return a formula in LaTeX: Greek letters and signs as commands, subscripts in braces, no accents."""
-    spelled = HAT.sub("", unicodedata.normalize("NFD", text))
+    spelled = unicodedata.normalize("NFD", text).replace(HAT, "")
     spelled = SUBSCRIPTED.sub(_brace_subscripts, spelled)
     spelled = WORD.sub(_spell_word, GREEK.sub(_name_letter, spelled.translate(SIGNS)))
     return ONE_OVER.sub(r"\\frac{1}{\1}", spelled)

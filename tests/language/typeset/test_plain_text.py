@@ -47,6 +47,8 @@ REFUSED: list[tuple[str, str]] = [
     ("∇ log π(a|s) A", "the gradient .*klsym explain -- '-sg\\(A\\)[*]log_q'"),
     ("E_q[log q(x) - log p(x)]", "for this objective type"),
     ("log q(x)/p(x)", "type .*frac"),
+    ("-min(ρ A, clip(ρ, 1-ε, 1+ε) A) + r_i", "the letter r"),
+    ("-log π(a|s) Ã", "unexpected|is not read"),
     ("E[foo bar]", "is not read in a formula"),
     ("E[r_t A_t]", "is not read in a formula"),
     ("Σ_t foo", "'foo' is not read in a formula: type what it stands for"),
