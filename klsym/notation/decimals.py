@@ -45,7 +45,13 @@ def write_decimals(text: str) -> str:
 
 
 def _multiply(factors: str, divisor: int, under: str | None) -> str | None:
-    """Return factors/divisor as a decimal multiple; None if it is no finite decimal."""
+    """Return factors/divisor as a decimal multiple; None if it is no finite decimal, as of 0/0.
+
+    >>> _multiply("3*x", 25, None), _multiply("0", 0, None), _multiply("1", 3, None)
+    ('0.12*x', None, None)
+    """
+    if not divisor:
+        return None
     leading = LEADING.match(factors)
     value = Fraction(int(leading[1]) if leading else 1, divisor)
     if not factors or _remove_factors(value.denominator) != 1:

@@ -23,7 +23,7 @@ from klsym.notation.decimals import choose_decimals
 from klsym.notation.printers import is_sum
 from klsym.notation.values import collect_names, describe_conditions, show_value
 from klsym.notation.values import format_lines as case_lines
-from klsym.render.details import describe_value
+from klsym.render.details import describe_value, name_old_kl
 from klsym.render.diagnoses import format_message
 from klsym.render.headline import TRUST, describe_update, find_update, name_trust, says_push
 from klsym.render.objective import aim_at_sampler_kl
@@ -207,7 +207,8 @@ def _iterate_terms(
 def _iterate_facts(verdict: PrintedVerdict) -> Iterator[tuple[str, str]]:
     if verdict.gradient.score_coefficient is not None:
         yield "gradient", write_gradient(verdict)
-    if not verdict.loss.written or verdict.loss.written.expression.has(log_p) or verdict.value.multiples:
+    written, value = verdict.loss.written, verdict.value
+    if not written or written.expression.has(log_p) or value.multiples or name_old_kl(verdict):
         yield "value", describe_value(verdict)
     if verdict.target == "no-objective" and verdict.gradient.quantities_text:
         yield "equals", verdict.gradient.quantities_text

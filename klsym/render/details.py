@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 EFFECTS = "What descending it does"
 
+OLD_KLS = {"-log(rho)/rho": "KL(mu||q)", "log(rho)": "KL(q||mu)"}  # by their means under q
 MAX_BIAS = 6  # regions whose bias is listed; h is there for each
 
 
@@ -52,8 +53,20 @@ def format_all_facts(verdict: PrintedVerdict) -> str:
     return "\n".join(map(choose_decimals(verdict.loss.texts), lines)) + "\n" + format_proof(verdict)
 
 
+def name_old_kl(verdict: Verdict) -> str:
+    """Return the KL between the policy and the older one that draws the samples, if it is the value; or "".
+
+    E_mu[-log(rho)] = E_q[-log(rho)/rho] = KL(mu||q), and E_mu[rho*log(rho)] = E_q[log(rho)] = KL(q||mu).
+    """
+    value = verdict.value
+    is_single = value.target == "objective" and [*value.complete] == ["rest"] and value.constant_text == "0"
+    return OLD_KLS.get(str(value.complete["rest"]), "") if is_single else ""
+
+
 def describe_value(verdict: Verdict) -> str:
     """Describe the expected value of the loss."""
+    if of_old := name_old_kl(verdict):
+        return f"unbiased for {of_old}"
     kl_names = {"reverse-kl": "KL(q||p)", "forward-kl": "KL(p||q)", "reward": ""}
     for name in ("reverse-kl", "forward-kl"):
         if verdict.value.is_unbiased_for(name):

@@ -75,3 +75,9 @@ def test_what_is_logged_is_the_rest() -> None:
     rewards, q, p = draw()
     k3 = np.exp(p - q) - (p - q) - 1
     assert (-centre(rewards) + 0.04 * k3).mean() == pytest.approx((0.04 * k3).mean())
+
+
+@pytest.mark.parametrize("loss", ["1/k(0.5)", "full(log_q/k(0.5))", "clip(n/(k(0.5)*log_old), eps, -2)"])
+def test_a_note_on_a_quotient_by_0_is_printed(loss: str) -> None:
+    """Such a loss has no value where q = p; with decimals each quotient in a note was written as one."""
+    assert "klsym fails" not in klsym.explain(loss).text(full=True)

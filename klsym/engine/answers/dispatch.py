@@ -269,4 +269,6 @@ def _refuse_names_of_answers(expression: Any) -> None:
     names = {symbol.name for symbol in expression.free_symbols if not isinstance(symbol, sympy.Dummy)}
     for name in sorted(names - {*ATOMS, *PARAMETERS, *SAMPLE_BASES, str(s)}):
         if name.isidentifier() and (is_of_answers(name) or not is_declarable(name)):
-            raise UsageError(f"parameter {name!r}: answers use this name; type another one, such as {name}1")
+            raise UsageError(
+                f"parameter {name!r}: a new plain name expected, such as {name}1; answers use this one"
+            )
