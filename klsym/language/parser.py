@@ -110,9 +110,7 @@ def parse_asked(text: str, parameters: Iterable[str] = ()) -> Any:
     expression = parse(text, names)
     for name in names:
         if not is_free_name(name):
-            raise UsageError(
-                f"parameter {name!r}: a new plain name expected, such as {name}1; answers use this one"
-            )
+            raise UsageError(f"parameter {name!r}: a new plain name expected: answers use it; type {name}1")
         if advice := ask_for_value(name):
             raise UsageError(f"parameter {name!r}: {OF_NEITHER}; {advice}")
     return expression

@@ -269,6 +269,4 @@ def _refuse_names_of_answers(expression: Any) -> None:
     names = {symbol.name for symbol in expression.free_symbols if not isinstance(symbol, sympy.Dummy)}
     for name in sorted(names - {*ATOMS, *PARAMETERS, *SAMPLE_BASES, str(s)}):
         if name.isidentifier() and (is_of_answers(name) or not is_declarable(name)):
-            raise UsageError(
-                f"parameter {name!r}: a new plain name expected, such as {name}1; answers use this one"
-            )
+            raise UsageError(f"parameter {name!r}: a new plain name expected: answers use it; type {name}1")

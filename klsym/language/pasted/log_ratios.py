@@ -183,7 +183,7 @@ def write_commands(name: str, source: str, others: Mapping[str, str], names: Ite
 
 def _follow_ratio(name: str, other: str) -> str:
     """Return log(ratio) for a log ratio beside a ratio of that name, exp(logr) for a ratio; "" for others."""
-    kinds = AMBIGUOUS.get(name), AMBIGUOUS.get(other)
+    kinds = AMBIGUOUS.get(name, ""), AMBIGUOUS.get(other, "")
     return {(RATIO, LOG_RATIO): f"log({name})", (LOG_RATIO, RATIO): f"exp({name})"}.get(kinds, "")
 
 
