@@ -25,7 +25,7 @@ REWARDS = {
     "token-policy-gradient": "a policy gradient with the weight of each token",
     "entropy": "an entropy bonus", "next-token-entropy": "an entropy bonus",
 }  # fmt: skip
-OF_REWARD = {"policy-gradient": "E[R]"}  # as `--expect` reads it
+OF_REWARD = {f"policy-gradient{count}": f"E[R{count}]" for count in ("", "/T", "/N")}
 KINDS = {
     "zero": "its expected gradient is 0",
     "own-mean": "minimises the mean of the loss itself, which has no name here",

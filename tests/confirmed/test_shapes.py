@@ -206,7 +206,7 @@ def test_a_function_named_after_rewards_is_a_reward(tmp_path: Path) -> None:
         audit_and_measure(f"{tmp_path}/code.py:{x}") for x in ("compute_rewards", "advantage_loss")
     )
     assert rewards.read is not None and rewards.read.verdict.setting.is_reward
-    assert rewards.measured is not None and "maximises policy-gradient" in rewards.measured.summary
+    assert rewards.measured is not None and "maximises E[R]" in rewards.measured.summary
     assert any("--use loss if it gives a loss" in note for note in rewards.read.notes)
     assert loss.read is not None and not loss.read.verdict.setting.is_reward
     asked = audit_and_measure(f"{tmp_path}/code.py:compute_rewards", use="loss")

@@ -294,7 +294,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["measure", f"{FILE}:endless", "--time-limit", "1"]) == 2
     assert "does the code loop?" in capsys.readouterr().err
     assert main(["measure", f"{FILE}:grpo", "--set", "beta=0", "--map", "advantages=rewards[t]"]) == 0
-    assert "-policy-gradient/T" in capsys.readouterr().out
+    assert "maximises E[R/T]" in capsys.readouterr().out
 
 
 def test_jax_measures_the_same() -> None:
