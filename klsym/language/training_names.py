@@ -273,6 +273,8 @@ def expand_name(name: str, names: Collection[str]) -> str:
     ('teacher_logps', 't_logps')
     >>> expand_name("logp_t", {"logp_t", "A_t"}), expand_name("A_t", ())  # t is then the step
     ('logp', 'advantages')
+    >>> expand_name("ratio_t", ()), expand_name("kl_t", ())  # which are asked for without t, too
+    ('ratio_t', 'kl_t')
     >>> [expand_name("target_probs", {"target_probs", x}) for x in ("logp", "behavior_probs", "adv")]
     ['teacher_probs', 'new_probs', 'target_probs']
     >>> expand_name("beta_probs", ()), expand_name("p_logps", {"q_logps", "p_logps"})
@@ -282,7 +284,7 @@ def expand_name(name: str, names: Collection[str]) -> str:
         pair = {form.format(letter, stem) for letter in INITIALS}
         if stem and initial in INITIALS and name in pair and pair <= {*names}:
             return f"{INITIALS[initial]}_{stem}"
-    if name[-2:] in ("_t", "_i") and find_meaning(name) is None:
+    if name[-2:] in ("_t", "_i") and name[:-2] not in AMBIGUOUS and find_meaning(name) is None:
         return {"A": "advantages", "R": "rewards"}.get(name[:-2], name[:-2])
     role, _, density = name.partition("_")
     if role in LETTERS_BEFORE and {f"{letter}_{density}" for letter in LETTERS_BEFORE} <= {*names}:

@@ -54,7 +54,7 @@ from klsym.render.option_words import SAMPLED_FROM, find_words
 from klsym.render.words import describe_place
 
 MAX_TYPED = 60  # characters of a pasted loss in the title; a longer one is shown as it was read
-MAX_READ = 200  # characters of what was read in the title; more of them stand below it alone
+MAX_READ = 200  # characters of a loss as it was read, in the title; a longer one is only in the row below
 POLICY_OF = {"q": "policy", "p": "reference", "mu": "old policy mu", "old": "old policy"}
 NOT_A_KL, OTHER, NO_OBJECTIVE = "not a KL penalty", "no objective with a name", "no objective"
 ENTROPY, BONUS = "the entropy of the policy", "an entropy bonus"
@@ -89,7 +89,7 @@ def describe_question(verdict: Verdict, is_unweighted: bool = False) -> str:
     """Return the loss as it was typed, where it is used, and where its samples come from."""
     loss, setting = verdict.loss, verdict.loss.asked or verdict.setting
     text = loss.read_as if loss.read_as and len(loss.text) > MAX_TYPED else loss.text
-    text = "the code" if loss.read_as and len(text) > MAX_READ else text
+    text = "the text" if loss.read_as and len(text) > MAX_READ else text
     e = loss.written.expression if loss.written is not None else None
     is_penalty = e is not None and e.has(log_p, log_mu, log_old) and not e.has(R, A)
     place = f" {'in' if is_penalty else 'as'} the {setting.use}"

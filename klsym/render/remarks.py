@@ -14,8 +14,11 @@ from klsym.engine.regions.extremes import take_larger_losses
 from klsym.engine.verdicts.verdict import Verdict
 from klsym.errors import UsageError, spell_command, spell_option
 from klsym.language.expressions import (
+    ATOMS,
     DENSITIES,
+    PARAMETERS,
     A,
+    OverPositions,
     R,
     clip,
     log_mu,
@@ -41,6 +44,7 @@ from klsym.render.objective import (
 from klsym.render.question import compares_with_old, describe_kind
 from klsym.render.words import write_slope_of_counts
 
+LENGTH = "T"  # of a sequence, which differs from sample to sample
 WITH_SUM_0 = (Centred, LeftOut, Normalised, Relative)  # over the samples of a batch
 OF_ITSELF = "exp(log_q - sg(log_q)) is 1 at every sample: no bound around 1 is ever reached"
 BASELINE = "the mean alone is a baseline, E[centred({0})*s] = (1 - 1/n)*grad E_q[{0}]; the division is not"
@@ -107,7 +111,9 @@ def describe_zero_value(verdict: Verdict) -> str:
 def _is_centred(term: Any) -> bool:
     """Is it a centred value times what is the same for all samples?"""
     factor, centred = term.as_independent(*WITH_SUM_0, as_Add=False)
-    return isinstance(centred, WITH_SUM_0) and not factor.has(*DENSITIES, R, A)
+    of_sample = {*ATOMS} - {*PARAMETERS} | {LENGTH}
+    is_same = not factor.has(OverPositions) and not {x.name for x in factor.free_symbols} & of_sample
+    return isinstance(centred, WITH_SUM_0) and is_same
 
 
 def describe_log_ratio(verdict: Verdict) -> str:

@@ -35,6 +35,7 @@ OTHERS: list[tuple[str, Loss]] = [
     ("-centred(R)*log_q", lambda r, q, p: -centre(r) * q),
     ("-R*rho", lambda r, q, p: -r),
     ("-scaled(R)*rho", lambda r, q, p: -r / r.mean()),
+    ("-M*rho*centred(R)", lambda r, q, p: -1.0 * (r > 1) * centre(r)),
     ("-rho*A*centred(R)", lambda r, q, p: -r * centre(r)),
 ]
 
@@ -61,6 +62,7 @@ def test_other_values_are_not(loss: str, value: Loss) -> None:
     [
         ("-rho*centred(R)", {"sampling": "off-policy"}),
         ("centred(R)*rho", {"use": "reward"}),
+        ("-centred(R)*exp(log_q - sg(log_q))/T", {"level": "sequence"}),
         ("-centred(R)", {}),
         ("-exp(log_q - sg(log_q))*centred(whole(R))", {"level": "token"}),
     ],

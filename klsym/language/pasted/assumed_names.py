@@ -51,7 +51,7 @@ def names_sampling_temperature(name: str) -> bool:
     >>> [names_sampling_temperature(x) for x in ("temperature", "self_temperature", "tau")]
     [True, True, False]
     """
-    return bool({*split_words(name)} & {"temperature"})
+    return "temperature" in split_words(name)
 
 
 def find_kind(name: str) -> str:

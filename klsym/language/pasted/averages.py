@@ -72,7 +72,7 @@ class TokenSums:
     """
 
     def __init__(self) -> None:
-        self.losses: dict[Any, str] = {}  # masked loss -> over what it is summed
+        self.losses: dict[Any, set[str]] = {}  # masked loss -> over what it is summed
         self.counts: set[str] = set()
         self.inside: set[str] = set()  # over what sums inside exp are
         self.accumulates = False  # is a value of each token added up to it, or from it on?
@@ -105,16 +105,16 @@ class TokenSums:
         elif x == MASK:
             self.counts.add(over)
         elif x.has(MASK):
-            self.losses[x.xreplace({MASK: S.One})] = over
+            self.losses.setdefault(x.xreplace({MASK: S.One}), set()).add(over)
 
     def leave_out(self, means: Iterable[Any]) -> None:
         """Forget sums inside exp, which say nothing of how the tokens of the loss are added up."""
         for mean in means:
-            self.inside |= {self.losses.pop(mean.args[0], "")}
+            self.inside |= self.losses.pop(mean.args[0], set())
 
     def find_aggregate(self, factor: Any) -> str:
         """Return the aggregate of the loss; "" if it has none.  factor: of the mean over samples."""
-        over = {*self.losses.values()}
+        over = set[str]().union(*self.losses.values())
         if OF_POSITION in over | self.counts:
             return ""
         if factor.has(KEPT):
@@ -130,7 +130,7 @@ class TokenSums:
         """Return the factor of the loss that remains beside its aggregate."""
         if self.find_aggregate(factor) != "sum" or not factor.has(KEPT):
             return factor
-        return factor / KEPT * (SAMPLES if OF_BATCH in self.losses.values() else 1)
+        return factor / KEPT * (SAMPLES if any(OF_BATCH in over for over in self.losses.values()) else 1)
 
 
 class OfWords(Exception):

@@ -11,7 +11,7 @@ import unicodedata
 
 # A policy with what it is conditioned on, as in pi_old(a|s), or a sign that neither code nor the grammar has.
 OF_PAPERS = re.compile(r"[Σ∑𝔼∇²½]|(?:π|\bpi)(?:_\w+)?\s*[(\[][^()\[\]]*\|[^()\[\]]*[)\]]|[πρθεβ]\w*\s+\w")
-# What papers write and code may have, too: read so where it is no code.
+# Notation of papers that code may also have.  It is read as a formula only where the text is no code.
 LIKE_PAPERS = re.compile(
     r"[α-ωϵϕ\u0302]|\bE(?:_\w+)?\[|\blog\s+\w+\(|\bsum_|\b[A-Za-z]_[a-z]\s+[A-Za-z]\w*\b|\b[qp]\([a-z]\)"
 )
