@@ -39,7 +39,7 @@ from klsym.language.training_names import (
     split_words,
 )
 from klsym.language.typeset.own_samples import refuse_own_samples
-from klsym.language.typeset.plain_text import is_formula_of_papers
+from klsym.language.typeset.plain_text import is_formula_of_papers, spell_means_as_code
 from klsym.language.typeset.tokens import is_latex, quote_part
 from klsym.language.typeset.translating import translate
 from klsym.measure.batch import Batch
@@ -67,11 +67,22 @@ OF_WORDS = {"logp": "logits", "ref_logp": "ref_logits", "old_logp": "old_logits"
 def bind_code(loss: Any, map: Mapping[str, str], set: Mapping[str, Any]) -> BoundLoss:
     """Return a loss as a function of one batch: of a function, of its place, or of pasted statements."""
     if isinstance(loss, str) and (is_latex(loss) or is_formula_of_papers(loss)):
-        formula = translate(loss)
-        refuse_own_samples(quote_part(loss), read_loss(formula.text).expression, formula.sampler)
-        loss = formula.code
+        loss = _write_formula_as_code(loss)
     is_text = isinstance(loss, str) and is_pasted(loss)
     return bind_pasted(loss, map, set) if is_text else bind_loss(loss, map, set)
+
+
+def _write_formula_as_code(text: str) -> str:
+    """Return the code of a formula of papers, or of the mean of code that is typed as E[..]."""
+    try:
+        formula = translate(text)
+    except UsageError:
+        of_code = spell_means_as_code(text)
+        if of_code == text or not is_pasted(of_code):
+            raise
+        return of_code
+    refuse_own_samples(quote_part(text), read_loss(formula.text).expression, formula.sampler)
+    return formula.code
 
 
 class Plan(NamedTuple):

@@ -52,8 +52,13 @@ from klsym.language.pasted.text import is_statements
 from klsym.language.recognition import recognise
 from klsym.language.training_names import ADVANTAGES, split_words
 from klsym.language.training_names import find_meaning as find_name_meaning
-from klsym.language.typeset.plain_text import is_formula_of_papers, may_be_formula_of_papers
+from klsym.language.typeset.plain_text import (
+    is_formula_of_papers,
+    may_be_formula_of_papers,
+    spell_means_as_code,
+)
 from klsym.language.typeset.tokens import is_latex, quote_part
+from klsym.notation.decimals import choose_decimals
 from klsym.notation.losses import Written
 
 # The choices of the options that the row of a name leaves out.
@@ -101,9 +106,29 @@ def read_question(loss: object, parameters: Iterable[str], options: Options) -> 
     try:
         return _read_latex(loss, names, options)
     except UsageError as error:
+        of_code = _read_expectation_of_code(loss, names, options)
+        if of_code is not None:
+            return of_code
         of_formula = UsageError(str(error).replace(" in LaTeX", ""))
         is_of_papers = is_formula_of_papers(loss) or "cannot be read" in str(refusal)
         raise of_formula if is_of_papers else refusal from None
+
+
+def _read_expectation_of_code(loss: str, names: Iterable[str], options: Options) -> Question | None:
+    """Read -E[ratio*adv], whose insides are code, as a mean of it; None where they cannot be read either."""
+    from klsym.language.typeset.own_samples import refuse_own_samples  # seldom needed
+
+    spelled = spell_means_as_code(loss)
+    try:
+        question = _read_text(spelled, names, options) if spelled != loss else None
+    except UsageError:
+        question = None
+    if question is None:
+        return None
+    refuse_own_samples(quote_part(loss), recognise(question.written.expression), "")
+    as_mean, as_expectation = Message("averages-left-out", names=("mean",)), Message("expectation-left-out")
+    notes = tuple(as_expectation if note == as_mean else note for note in question.written.notes)
+    return replace(question, written=replace(question.written, typed=loss.strip(), notes=notes))
 
 
 def _read_text(loss: str, names: Iterable[str], options: Options) -> Question:
@@ -142,7 +167,7 @@ def _read_latex(loss: str, parameters: Iterable[str], options: Options) -> Quest
         raise UsageError(f"{error}; it is read as {formula.text[:SHOWN]}") from None
     expression = recognise(written.expression)
     refuse_own_samples(quote_part(loss), expression, formula.sampler)
-    text = show_loss(expression)
+    text = choose_decimals(loss)(show_loss(expression))
     notes = [Message("read-as", typed=quote_part(loss), loss=text), *formula.notes, *written.notes]
     options = dict(options)
     if formula.sampler in OF_SAMPLER and not options.get("sampling"):

@@ -18,6 +18,7 @@ from klsym.language.typeset.tokens import (
     flatten_tokens,
     make_refusal,
     quote_part,
+    split_at_commas,
     split_tokens,
 )
 from klsym.language.typeset.tree import (
@@ -197,8 +198,14 @@ class _Parser:
 
     @staticmethod
     def divide(numerator: Node, ended_with_bare_function: bool, denominator: Node) -> Node:
-        """Return a quotient; ended_with_bare_function: the numerator is a function without brackets."""
+        """Return a quotient; ended_with_bare_function: the numerator is a function without brackets.
+
+        log q(x)/p(x), of two policies, is the logarithm of their ratio; nothing else is guessed.
+        """
         if isinstance(numerator, Call) and ended_with_bare_function:
+            inside = numerator.arguments[0]
+            if numerator.name == "log" and is_policy_symbol(inside) and is_policy_symbol(denominator):
+                return Call("log", (Quotient(inside, denominator),))
             raise make_refusal(
                 rf"\{numerator.name} x / y", rf"type \{numerator.name}\frac{{x}}{{y}} or brackets"
             )
@@ -423,22 +430,14 @@ class _Parser:
         return not (names_index or is_word or is_policy or name == "pi")
 
 
+def is_policy_symbol(node: Node) -> bool:
+    """Is it a letter of a policy, as in q(x) or pi_theta(a|s)?"""
+    return isinstance(node, Symbol) and node.name in ("pi", "p", "q", "mu")
+
+
 def is_argument(name: str, node: Node) -> bool:
     """May a function have this argument without brackets?  What stands behind it is not of it."""
     if name == "log":
         letters = ("pi", "mu", "beta", "p", "q", "r", "rho", "sigma")
         return isinstance(node, Number | Call) or (isinstance(node, Symbol) and node.name in letters)
     return name == "sqrt" or (name == "min" and isinstance(node, Symbol))
-
-
-def split_at_commas(tokens: list[Token]) -> list[list[Token]]:
-    """Return the tokens between the commas that stand in no bracket."""
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        depth += (token.text in OPENING) - (token.text in CLOSING)
-        if token.text == "," and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts

@@ -10,10 +10,12 @@ import re
 import unicodedata
 
 # A policy with what it is conditioned on, as in pi_old(a|s), or a sign that neither code nor the grammar has.
-OF_PAPERS = re.compile(r"[Σ∑𝔼∇²½]|(?:π|\bpi)(?:_\w+)?\s*[(\[][^()\[\]]*\|[^()\[\]]*[)\]]|[πρθεβ]\w*\s+\w")
+OF_PAPERS = re.compile(
+    r"[Σ∑𝔼∇²½]|\bE(?:_\w+)?\[|(?:π|\bpi)(?:_\w+)?\s*[(\[][^()\[\]]*\|[^()\[\]]*[)\]]|[πρθεβ]\w*\s+\w"
+)
 # Notation of papers that code may also have.  It is read as a formula only where the text is no code.
 LIKE_PAPERS = re.compile(
-    r"[α-ωϵϕ\u0302]|\bE(?:_\w+)?\[|\blog\s+\w+\(|\bsum_|\b[A-Za-z]_[a-z]\s+[A-Za-z]\w*\b|\b[qp]\([a-z]\)"
+    r"[α-ωϵϕ\u0302]|\blog\s+\w+\(|\bsum_|\b[A-Za-z]_[a-z]\s+[A-Za-z]\w*\b|\b[qp]\([a-z]\)"
 )
 CLIPPED = re.compile(r"clip\}?\s*(?:\\left|\\[Bb]igg?l?)?\s*\(\s*r(_\{[^{}]*\}|_[A-Za-z])(?![\w(])")
 SIGNS = str.maketrans({
@@ -27,14 +29,15 @@ WORDS = {
     "lambda", "gamma", "tau", "sigma", "delta",
 }  # fmt: skip
 VALUES = {
-    "advantage": "A", "advantages": "A", "adv": "A", "reward": "R", "rewards": "R", "ratio": r"\rho",
+    "advantage": "A", "advantages": "A", "adv": "A", "reward": "R", "rewards": "R", "ratio": r"\rho ",
     "eps": r"\epsilon", "lam": r"\lambda",
 }  # fmt: skip
 OF_GRAMMAR = {"log_q", "log_p", "log_mu", "log_old"}
 HAT = "\u0302"  # above a letter, which it follows
 SUBSCRIPTED = re.compile(r"([^\W\d_]+)((?:_[^\W_]+)+)")
 ONE_OVER = re.compile(r"(?<![\w)])1\s*/\s*(\w+|\|[^|]+\|)(?=\s*\\sum)")
-WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]+")
+WORD = re.compile(r"(?<![A-Za-z\\])(?!log_(?:q|p|mu|old)\b)[A-Za-z]+")
+MEAN = re.compile(r"\bE(?:_t|_i)?\[")  # of samples that the formula does not name
 GREEK = re.compile(r"[α-ωΑ-Ω]")
 
 
@@ -75,6 +78,24 @@ def spell_as_latex(text: str) -> str:
     spelled = SUBSCRIPTED.sub(_brace_subscripts, spelled)
     spelled = WORD.sub(_spell_word, GREEK.sub(_name_letter, spelled.translate(SIGNS)))
     return ONE_OVER.sub(r"\\frac{1}{\1}", spelled)
+
+
+def spell_means_as_code(text: str) -> str:
+    """Return code with (..).mean() for E[..], whose insides are code; the text where brackets do not close.
+
+    >>> spell_means_as_code("-E[min(ratio*adv[i], 2)]"), spell_means_as_code("E[logp")
+    ('-(min(ratio*adv[i], 2)).mean()', 'E[logp')
+    """
+    spelled = text
+    while match := MEAN.search(spelled):
+        depth, end = 1, match.end()
+        while depth and end < len(spelled):
+            depth += (spelled[end] == "[") - (spelled[end] == "]")
+            end += 1
+        if depth:
+            return text
+        spelled = f"{spelled[: match.start()]}({spelled[match.end() : end - 1]}).mean(){spelled[end:]}"
+    return spelled
 
 
 def _brace_subscripts(match: re.Match[str]) -> str:

@@ -174,3 +174,16 @@ def flatten_tokens(tokens: list[Token]) -> str:
         both_names = words[-1:].isalnum() and token.plain[:1].isalnum()
         words += f" {token.plain}" if both_names else token.plain
     return words
+
+
+def split_at_commas(tokens: list[Token]) -> list[list[Token]]:
+    """Return the tokens between the commas that stand in no bracket."""
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.text in OPENING) - (token.text in CLOSING)
+        if token.text == "," and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts

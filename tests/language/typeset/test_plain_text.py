@@ -39,6 +39,11 @@ READ: list[tuple[str, str, dict[str, str]]] = [
     ("J(θ) = E[log π_θ(a|s) A]", "-A*log_q", {}),
     ("H(π)", "H(q)", {}),
     ("-E[A_t log pi(a_t|s_t)] + beta E[KL(pi||pi_ref)]", "-A*log_q + beta*full_kl(q, p)", {}),
+    ("log π_θ(y|x)/π_ref(y|x)", "k1", {}),
+    ("log q(x)/p(x)", "k1", {}),
+    ("-E[min(ratio*adv, clip(ratio, 1-eps, 1+eps)*adv)]", f"-{PPO}", OLD),
+    ("-E_t[ratio * advantages]", "-rho*A", OLD),
+    ("-E[A*log_q] + 0.1*E[k3]", "-A*log_q + 0.1*k3", {}),
     ("π_ref(a|s)/π_θ(a|s) - log(π_ref(a|s)/π_θ(a|s)) - 1", "k3", {}),
 ]  # fmt: skip
 
@@ -46,7 +51,11 @@ REFUSED: list[tuple[str, str]] = [
     ("π(a|s)", "a probability alone"),
     ("∇ log π(a|s) A", "the gradient .*klsym explain -- '-sg\\(A\\)[*]log_q'"),
     ("E_q[log q(x) - log p(x)]", "for this objective type"),
-    ("log q(x)/p(x)", "type .*frac"),
+    ("E_q[log q/p]", "for this objective type 'k1' --use reward"),
+    ("E[rewards]", "for this objective type '-R' --use reward"),
+    ("E[foo*bar]", "'foo' is not read in a formula"),
+    ("log π(a|s)/T", "type .*frac"),
+    ("log π(a|s)/|y|", "type .*frac"),
     ("-min(ρ A, clip(ρ, 1-ε, 1+ε) A) + r_i", "the letter r"),
     ("-log π(a|s) Ã", "unexpected|is not read"),
     ("E[foo bar]", "is not read in a formula"),
@@ -80,6 +89,28 @@ def test_another_one_is_refused_in_one_line(typed: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         klsym.explain(typed)
     assert "\n" not in str(caught.value) and "LaTeX" not in str(caught.value).replace("LaTeX command", "")
+
+
+CODE_IN_E = [
+    ("-E[logp*adv]", "-A*log_q"),
+    ("-E[log_prob * advantage]", "-A*log_q"),
+    ("E[logp - ref_logp]", "k1"),
+    ("loss = -E[log_prob * A] + beta * E[k3]", "-A*log_q + beta*k3"),
+]
+
+
+@pytest.mark.parametrize(("typed", "loss"), CODE_IN_E)
+def test_an_expectation_of_code_is_its_mean(typed: str, loss: str) -> None:
+    found = klsym.explain(typed)
+    of_found, of_wanted = (x.to_json()["gradient"] for x in (found, klsym.explain(loss)))
+    assert {**of_found, "terms": None} == {**of_wanted, "terms": None}  # in another order
+    assert "E[..] is the mean over samples" in " ".join(str(found).split())
+
+
+def test_numbers_of_a_formula_are_printed_as_typed() -> None:
+    answer = str(klsym.explain(r"-\mathbb{E}[A \log\pi_\theta(a|s)] + 0.04\, \mathbb{E}[k_3]"))
+    assert "0.04*k3 - A*log_q" in answer and "/25" not in answer
+    assert "k3/3" in str(klsym.explain(r"\frac{1}{3} k_3"))
 
 
 def test_code_is_read_as_code() -> None:

@@ -42,7 +42,7 @@ REFUSED = {
     r"\frac{R - \text{mean}(R)}{\text{std}(R)} \log\pi_\theta": "normalised(R)",
     r"\tilde{A} \log\pi_\theta": "the letter alone",
     # what stands behind a sign
-    r"\log \pi_\theta / \pi_{ref}": r"\log\frac{x}{y}",
+    r"\log \pi_\theta / A": r"\log\frac{x}{y}",
     r"A/2\beta \log\pi_\theta": r"\frac{..}{..}",
     r"\log(r)^2": r"\log^2 x",
     r"\exp A \log\pi_\theta": "type exp(..)",
