@@ -58,6 +58,12 @@ def find_log_density(symbol: Symbol) -> str:
     raise make_refusal(f"the policy {shown}", r"type \pi_\theta, \pi_{ref} or \pi_{old}")
 
 
+def is_ratio_to_old(symbol: Symbol) -> bool:
+    """Is it the ratio to the old policy, as r_t(theta) or rho_t?"""
+    is_rho = symbol.name == "rho" and symbol.arguments is None and bool(INDICES.fullmatch(symbol.subscript))
+    return is_rho or (symbol.name in ("rho", "r") and symbol.arguments == "theta")
+
+
 def name_value(symbol: Symbol, is_of_tokens: bool) -> str:
     """Return what a symbol that is no policy stands for; is_of_tokens: inside a sum over tokens."""
     name, subscript, arguments = symbol.name, symbol.subscript, symbol.arguments
@@ -66,9 +72,7 @@ def name_value(symbol: Symbol, is_of_tokens: bool) -> str:
         return name
     if name == "k" and subscript in ("1", "2", "3"):
         return f"k{subscript}"
-    if name in ("rho", "r") and arguments == "theta":
-        return "rho"
-    if name == "rho" and arguments is None and INDICES.fullmatch(subscript):
+    if is_ratio_to_old(symbol):
         return "rho"
     if name == "r" and not (subscript or symbol.superscript or arguments):
         return "r"

@@ -297,8 +297,8 @@ class _Parser:
         return Gradient(self.parse_factor())
 
     def read_series(self, token: Token) -> Node:
-        if token.text != r"\sum":
-            raise make_refusal(token.text, "type log-probabilities: the sum over tokens is whole(log_q)")
+        if token.text == r"\int":
+            raise make_refusal(token.text, "type the loss of one sample: the mean over samples is understood")
         lower = upper = ""
         while self.next_token.text in ("_", "^"):
             if self.take().text == "_":
@@ -306,7 +306,10 @@ class _Parser:
             else:
                 upper = flatten_tokens(self.take_group())
         index = re.split(r"=|in\b", lower)[0].strip()
-        return Series(index, upper, self.parse_product())
+        body = self.parse_product()
+        if token.text == r"\prod":  # prod_t x = exp(sum_t log x)
+            return Call("exp", (Series(index, upper, Call("log", (body,))),))
+        return Series(index, upper, body)
 
     def read_exponential(self, token: Token) -> Node:
         self.take()

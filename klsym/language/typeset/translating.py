@@ -17,6 +17,7 @@ from klsym.language.messages import Message
 from klsym.language.typeset.averages import CODE, TOKENS, AverageReader, is_gradient, make_gradient_refusal
 from klsym.language.typeset.parsing import parse_formula
 from klsym.language.typeset.plain_text import name_clipped_ratios, spell_as_latex
+from klsym.language.typeset.sequence_ratios import gather_sequence_ratios
 from klsym.language.typeset.tokens import make_refusal, quote_part
 from klsym.language.typeset.tree import Comparison
 from klsym.language.typeset.writing import (
@@ -65,7 +66,7 @@ def _translate(text: str) -> Translation:
         raise make_refusal("a comparison", r"type \mathbb{1}[A > 0] for what is 1 or 0")
     assigned, is_maximised = read_left_side(formula.left)
     reader = AverageReader()
-    averaged = reader.split(formula.right)
+    averaged = reader.split(gather_sequence_ratios(formula.right))
     refuse_unlike_indices(averaged.node)
     refuse_bare_ratio(averaged.node)
     is_of_tokens = averaged.kind in TOKENS

@@ -116,6 +116,15 @@ class Series(Node):
 
 
 @dataclass(frozen=True)
+class SequenceRatio(Node):
+    """The ratio of two policies at a whole sequence, by their log densities; is_root: its T-th root."""
+
+    first: str
+    second: str
+    is_root: bool
+
+
+@dataclass(frozen=True)
 class Length(Node):
     """|y|, the number of tokens of a response."""
 

@@ -11,6 +11,7 @@ import re
 
 from klsym.errors import UsageError
 from klsym.language.typeset.names import find_index_group, find_log_density, name_value, write_indices
+from klsym.language.typeset.sequence_ratios import is_one_over_length
 from klsym.language.typeset.tokens import make_refusal, quote_part
 from klsym.language.typeset.tree import (
     Call,
@@ -25,6 +26,7 @@ from klsym.language.typeset.tree import (
     Power,
     Product,
     Quotient,
+    SequenceRatio,
     Sum,
     Symbol,
     walk,
@@ -73,6 +75,9 @@ class Writer:
                 return self.write_call(name, arguments, subscript)
             case Comparison(sign, first, second):
                 return f"{self.write(first)} {sign} {self.write(second)}"
+            case SequenceRatio(first, second, is_root):
+                self.is_of_sequences = True
+                return f"exp(whole({first} - {second}){'/T' if is_root else ''})"
             case Divergence(first, second):
                 self.has_divergence = True
                 return f"full_kl({self.name_policy(first)}, {self.name_policy(second)})"
@@ -132,9 +137,8 @@ class Writer:
         return f"{dividend}/{self.write(denominator) if is_atom else '(' + self.write(denominator) + ')'}"
 
     def write_power(self, base: Node, exponent: Node) -> str:
-        match exponent:
-            case Quotient(Number("1"), Length() | Symbol("T")):
-                return self.write_sequence_ratio(base)
+        if is_one_over_length(exponent):
+            raise make_refusal("the power 1/T of what is no ratio of policies", OF_SUMS)
         if any(isinstance(x, Symbol) and x.name in ("t", "l", "k", "i") for x in walk(exponent)):
             raise make_refusal(
                 "a power that depends on the token", "type disc(gamma, R) for discounted rewards"
@@ -146,16 +150,6 @@ class Writer:
             if isinstance(exponent, Number)
             else f"{plain}**({self.write(exponent)})"
         )
-
-    def write_sequence_ratio(self, base: Node) -> str:
-        """Return the power 1/T of a ratio of whole sequences."""
-        match base:
-            case Quotient(Symbol() as first, Symbol() as second) if find_log_density(
-                first
-            ) and find_log_density(second):
-                self.is_of_sequences = True
-                return f"exp(whole({find_log_density(first)} - {find_log_density(second)})/T)"
-        raise make_refusal("the power 1/T of what is no ratio of policies", OF_SUMS)
 
     def write_call(self, name: str, arguments: tuple[Node, ...], subscript: str) -> str:
         if subscript:

@@ -51,6 +51,9 @@ REFUSED: list[tuple[str, str]] = [
     ("π(a|s)", "a probability alone"),
     ("∇ log π(a|s) A", "the gradient .*klsym explain -- '-sg\\(A\\)[*]log_q'"),
     ("E_q[log q(x) - log p(x)]", "for this objective type"),
+    ("-Π_t ρ_t A_t", "product over tokens of more than one factor"),
+    ("Σ_t exp(Σ_u log ρ_u)", "is not read in a formula"),
+    ("exp(Σ_t k1)", "this .*sum is not read"),
     ("E_q[log q/p]", "for this objective type 'k1' --use reward"),
     ("E[rewards]", "for this objective type '-R' --use reward"),
     ("E[foo*bar]", "'foo' is not read in a formula"),
@@ -62,7 +65,8 @@ REFUSED: list[tuple[str, str]] = [
     ("E[r_t A_t]", "is not read in a formula"),
     ("Σ_t foo", "'foo' is not read in a formula: type what it stands for"),
     ("(1/D) Σ_j log π(a_j|s)", "type .*for the mean over tokens"),
-    ("Π_t π(a_t|s_t) A", "is not read in a formula: type"),
+    ("Π_t π(a_t|s_t) A", "product over tokens of more than one factor .*: type"),
+    ("Π_t π(a_t|s_t)", "no ratio of policies .*: type the sum of log-probabilities"),
     ("log π(a|s) A ✓", "unexpected"),
     ("-log π_φ(a|s) A / b c d", "type"),
     ("-E_{π}[R]", "type"),
@@ -89,6 +93,27 @@ def test_another_one_is_refused_in_one_line(typed: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         klsym.explain(typed)
     assert "\n" not in str(caught.value) and "LaTeX" not in str(caught.value).replace("LaTeX command", "")
+
+
+WHOLE, ROOT = "-A*exp(whole(log_q - log_mu))", "-A*exp(whole(log_q - log_mu)/T)"
+OF_SEQUENCES = [
+    (r"-\prod_t \frac{\pi_\theta(a_t|s_t)}{\pi_{old}(a_t|s_t)} A", WHOLE),
+    (r"-\prod_{t=1}^{T} r_t(\theta) A_i", WHOLE),
+    ("-A Π_t π_θ(a_t|s_t)/π_old(a_t|s_t)", WHOLE),
+    (r"-\exp(\sum_t \log \frac{\pi_\theta(a_t|s_t)}{\pi_{old}(a_t|s_t)}) A", WHOLE),
+    (r"-\exp(\sum_t (\log \pi_\theta(a_t|s_t) - \log \pi_{old}(a_t|s_t))) A", WHOLE),
+    (r"-\exp(\frac{1}{|y|}\sum_{t=1}^{|y|} \log r_t(\theta)) A", ROOT),
+    (r"-\left(\prod_{t=1}^{T} r_t(\theta)\right)^{1/T} A", ROOT),
+    (r"-\left(\frac{\pi_\theta(y|x)}{\pi_{old}(y|x)}\right)^{\frac{1}{|y|}} A", ROOT),
+    ("-A exp(1/T Σ_t log ρ_t)", ROOT),
+]
+
+
+@pytest.mark.parametrize(("typed", "loss"), OF_SEQUENCES, ids=[row[0] for row in OF_SEQUENCES])
+def test_a_product_over_tokens_is_the_ratio_of_the_sequence(typed: str, loss: str) -> None:
+    found, wanted = klsym.explain(typed), klsym.explain(loss, sampling="off-policy", level="sequence")
+    assert (found.setting.level, found.setting.sampling) == ("sequence", "off-policy")
+    assert found.to_json()["gradient"] == wanted.to_json()["gradient"]
 
 
 CODE_IN_E = [

@@ -87,7 +87,7 @@ REFUSED = {
     r"\sum_t R_t \log\pi_\theta(a_t|s_t)": "G_t for the rewards from a token on",
     r"\sum_t Q(s_t,a_t) \log\pi_\theta(a_t|s_t)": "type A, G_t",
     r"\sum_{t=0}^T \gamma^t r_t": "disc(gamma, R)",
-    r"\prod_t \frac{\pi_\theta}{\pi_{old}} A": "whole(log_q)",
+    r"\prod_t \pi_\theta": r"\sum_t \log\pi_\theta",
     r"\frac{1}{T} A \log\pi_\theta": r"\frac{1}{T}\sum_t",
     # what is no formula of one loss
     r"L = \mathbb{E}[A] = \log\pi_\theta": "type the last one alone",
