@@ -19,9 +19,8 @@ from klsym.language.messages import Message
 from klsym.language.parser import FUNCTIONS, PARAMETER, SHOWN, Reader, is_of_answers
 from klsym.language.pasted.action_values import names_action_value, names_policy_loss
 from klsym.language.pasted.asked_names import (
-    EXAMPLE_OF_RATIO,
-    EXAMPLE_OF_SECOND_RATIO,
     OF_SECOND_RATIO,
+    ask_beside_ratio,
     ask_for_value,
     find_example,
     suggest_distinct_values,
@@ -340,8 +339,8 @@ class NameReader(Reader):
         """Return what to write for a name; beside a ratio to the old policy, a second one is old/mu."""
         hint = ask_for_value(name)
         others = [x for x in self.values_typed if x != name]
-        if any(self.is_read_as_rho(x) or find_meaning(x) == "rho" for x in others):
-            self.is_foreign, hint = True, hint.replace(EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO)
+        if ratios := [x for x in others if self.is_read_as_rho(x) or find_meaning(x) == "rho"]:
+            self.is_foreign, hint = True, ask_beside_ratio(hint, ratios[0])
         return hint
 
     def list_unassigned_names(self) -> list[str]:

@@ -102,6 +102,16 @@ def find_example(name: str) -> str:
     return f"{example}.{statistic}()" if statistic and example in AVERAGED else example
 
 
+def ask_beside_ratio(hint: str, ratio: str) -> str:
+    """Return what to write for a name beside a ratio to the old policy: its clip, or a second one, old/mu.
+
+    >>> [ask_beside_ratio(hint, "w") for hint in ("clip(exp(logp - old_logp), 1, 2)", "exp(logp - old_logp)")]
+    ['clip(w, 1, 2)', 'exp(old_logp - rollout_logp)']
+    """
+    of_clip = hint.replace(f"clip({EXAMPLE_OF_RATIO},", f"clip({ratio[:60]},")
+    return of_clip.replace(EXAMPLE_OF_RATIO, EXAMPLE_OF_SECOND_RATIO)
+
+
 def suggest_for_function(name: str) -> str:
     """Return what to type for a function that is not known, if it is a usual one; "" for others.
 

@@ -111,8 +111,7 @@ class EntryReader(NameReader):
                 self.read_as[ast.unparse(index)] = MASK
                 return self.build(of, 1) * MASK
             case _ if is_drawn_word(of, index):
-                self.assume_drawn(ast.unparse(index))
-                return select_drawn_word(self.build(of, 1))
+                return self.select_drawn(self.build(of, 1), ast.unparse(index))
             case _, ast.Name(name) if name in STEPS_OF_LOOPS and name not in self.names:
                 self.steps.add(name)
                 if len(self.steps) > 1:
@@ -139,6 +138,14 @@ class EntryReader(NameReader):
             return None
         self.assumed = (*self.assumed, f"{ast.unparse(node)[:SHOWN]} is of the tokens drawn")
         return self.build(node.value, 1)
+
+    def select_drawn(self, of_words: Any, index: str) -> Any:
+        """Return a value of every word at the drawn word."""
+        self.assume_drawn(index)
+        value = select_drawn_word(of_words)
+        if value != of_words:
+            self.drawn_values.append(value)
+        return value
 
     def assume_drawn(self, index: str) -> None:
         """Note that an index is taken for the word that was drawn."""

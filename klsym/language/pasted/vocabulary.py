@@ -297,8 +297,7 @@ def _take_at(reader: Any, of_words: Any, target: ast.expr, depth: int) -> Any:
     """Return a value of every word at the drawn word, or its mean under the probabilities of a target."""
     typed = ast.unparse(target)
     if names_drawn_word(typed):
-        reader.assume_drawn(typed)
-        return select_drawn_word(of_words)
+        return reader.select_drawn(of_words, typed)
     product = reader.read_words(target, depth) * of_words
     return select_one_hot(product) if product.has(ONE_HOT) else sum_over_words(product)
 
@@ -329,9 +328,8 @@ def _build_gather(reader: Any, call: Call, given: dict[str, ast.expr], depth: in
     index = ast.unparse(given["index"]) if "index" in given else ""
     if not names_drawn_word(index):
         raise reader.make_error_with_hint(f"{call.name} at unknown words", NAME_DRAWN, call.node)
-    reader.gathers = reader.selects_drawn = True
-    reader.assume_drawn(index)
-    return select_drawn_word(of_words)
+    reader.gathers = True
+    return reader.select_drawn(of_words, index)
 
 
 UNREAD_OVER_WORDS = {"logsumexp"}

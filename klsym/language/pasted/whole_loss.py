@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from shlex import quote
 from typing import Any
 
-from sympy import Add, Heaviside, S, Symbol, expand_mul
+from sympy import Add, Heaviside, S, Symbol, exp, expand_mul
 
 from klsym.errors import UsageError
-from klsym.language.expressions import DENSITIES, REWARDS, OverPositions, log_mu, log_q, sg, unfold
+from klsym.language.expressions import ATOMS, DENSITIES, REWARDS, OverPositions, log_mu, log_q, sg, unfold
 from klsym.language.messages import TEMPERATURE_SQUARED
 from klsym.language.parser import SHOWN
 from klsym.language.pasted.action_values import names_policy_loss, settle_action_values
-from klsym.language.pasted.asked_names import OUT_OF_SCOPE
+from klsym.language.pasted.asked_names import OUT_OF_SCOPE, SECOND_READING
 from klsym.language.pasted.assumed_names import AssumedNameReader
 from klsym.language.pasted.averages import OfWords
 from klsym.language.pasted.names import count_reductions, list_chain, list_words_typed
@@ -92,6 +92,7 @@ class WholeLossReader(AssumedNameReader):
             raise UsageError(f"no loss in {self.text[:SHOWN]!r}: {OF_LOGS_ALONE.format(self.last)}")
         self.is_of_each_token = self.multiplies_each_token(loss)
         self.refuse_two_names()
+        self.refuse_second_name_of_drawn()
         self.refuse_count_of_samples()
         if self.probabilities and is_probability(loss) and has_other_factors(loss):
             self.restart_if_over_vocabulary(loss, statements)
@@ -104,6 +105,18 @@ class WholeLossReader(AssumedNameReader):
             )
             loss = -loss
         return recognise(loss)
+
+    def refuse_second_name_of_drawn(self) -> None:
+        """Refuse prob_a beside pi.gather(1, a): of two values of q at the drawn word one is old."""
+        selected = {find_density(value) for value in self.drawn_values} - {""}
+        for typed, value in self.read_as.items():
+            density = find_density(value)
+            if density in selected and typed not in ATOMS:
+                instead = str(value).replace(density, SECOND_READING.get(density, "..."))
+                raise UsageError(
+                    f"{typed[:SHOWN]!r} and a value selected at the drawn word would both be read as {value}:"
+                    f" assign one of them first, as in `{typed.split('.')[-1][:SHOWN]} = {instead}; ...`"
+                )
 
     def refuse_coefficient(self, statements: list[ast.stmt]) -> None:
         """Refuse code whose last line sets a coefficient between updates, as a controller of the KL does."""
@@ -228,3 +241,12 @@ def _write_formula(loss: Any) -> str:
         for step in loss.atoms(Heaviside)
     }
     return str(recognise(loss.replace(sg, lambda x: x if x in typed else sg(x)).xreplace(typed)))
+
+
+def find_density(value: Any) -> str:
+    """Return the log density whose value, probability or negative a value is; "" for another value.
+
+    >>> [find_density(x) for x in (log_q, exp(log_mu), -log_q, 2 * log_q)]
+    ['log_q', 'log_mu', 'log_q', '']
+    """
+    return next((str(x) for x in DENSITIES if value in (x, -x, exp(x))), "")

@@ -20,6 +20,10 @@ COEFFICIENTS = {
 }  # fmt: skip
 BOUNDS = {"low": "low", "high": "high", "l": "low", "h": "high", "lo": "low", "hi": "high", "min": "low",
           "max": "high"}  # fmt: skip
+VALUES = {  # words -> the letter of papers
+    "advantage": "A", "advantages": "A", "adv": "A", "Adv": "A", "reward": "R", "rewards": "R",
+    "ratio": "rho", "eps": "epsilon", "lam": "lambda",
+}  # fmt: skip
 WORDS = {"log_q", "log_p", "log_mu", "log_old", "k1", "k2", "k3"}
 INDICES = re.compile(r"[tijkngm,<\s{}()0]*(?:theta|phi|psi)?")
 OF_PARAMETERS = re.compile(r"(?:theta|phi)(?:_|\^|')")  # as in pi(a|s, theta_old)

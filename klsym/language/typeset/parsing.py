@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from klsym.errors import UsageError
+from klsym.language.typeset.names import VALUES
 from klsym.language.typeset.tokens import (
     CLOSING,
     OPENING,
@@ -43,7 +44,7 @@ MAX_DEPTH = 40  # nested brackets and functions
 FUNCTIONS = {
     "log": "log", "exp": "exp", "min": "min", "max": "max", "sqrt": "sqrt", "clip": "clip", "sg": "sg",
     "stop_gradient": "sg", "stopgrad": "sg", "StopGrad": "sg", "stopgradient": "sg", "detach": "sg",
-    "sigma": "sigmoid", "sigmoid": "sigmoid", "abs": "abs", "clamp": "clip", "Clip": "clip",
+    "sigma": "sigmoid", "sigmoid": "sigmoid", "abs": "abs", "clamp": "clip", "Clip": "clip", "where": "where",
 }  # fmt: skip
 CLOSER = {"(": ")", "[": "]", "{": "}", r"\{": r"\}", r"\lvert": r"\rvert"}
 SIGNS = {"<": "<", ">": ">", r"\le": "<=", r"\ge": ">="}
@@ -400,7 +401,7 @@ class _Parser:
         return Call("abs", (self.parse_inner(inner),))
 
     def read_symbol(self, token: Token) -> Node:
-        name, subscript, superscript = token.plain, "", ""
+        name, subscript, superscript = VALUES.get(token.plain, token.plain), "", ""
         while self.next_token.text in ("_", "^"):
             start = self.position
             if self.take().text == "_":

@@ -28,10 +28,6 @@ WORDS = {
     "log", "ln", "exp", "min", "max", "sum", "pi", "theta", "phi", "rho", "beta", "alpha", "epsilon",
     "lambda", "gamma", "tau", "sigma", "delta",
 }  # fmt: skip
-VALUES = {
-    "advantage": "A", "advantages": "A", "adv": "A", "reward": "R", "rewards": "R", "ratio": r"\rho ",
-    "eps": r"\epsilon", "lam": r"\lambda",
-}  # fmt: skip
 OF_GRAMMAR = {"log_q", "log_p", "log_mu", "log_old"}
 HAT = "\u0302"  # above a letter, which it follows
 SUBSCRIPTED = re.compile(r"([^\W\d_]+)((?:_[^\W_]+)+)")
@@ -114,4 +110,4 @@ def _name_letter(match: re.Match[str]) -> str:
 
 
 def _spell_word(match: re.Match[str]) -> str:
-    return f"\\{match[0]}" if match[0] in WORDS else VALUES.get(match[0], match[0])
+    return f"\\{match[0]}" if match[0] in WORDS else match[0]

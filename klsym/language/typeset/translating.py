@@ -15,6 +15,7 @@ from typing import NamedTuple
 from klsym.errors import UsageError
 from klsym.language.messages import Message
 from klsym.language.typeset.averages import CODE, TOKENS, AverageReader, is_gradient, make_gradient_refusal
+from klsym.language.typeset.cases import spell_cases
 from klsym.language.typeset.parsing import parse_formula
 from klsym.language.typeset.plain_text import name_clipped_ratios, spell_as_latex
 from klsym.language.typeset.sequence_ratios import gather_sequence_ratios
@@ -59,7 +60,7 @@ def translate(text: str) -> Translation:
 
 def _translate(text: str) -> Translation:
     spelled = text if "\\" in text and text.isascii() else spell_as_latex(text)
-    formula = parse_formula(named := name_clipped_ratios(spelled))
+    formula = parse_formula(named := name_clipped_ratios(spelled := spell_cases(spelled)))
     if "nabla" in formula.left or is_gradient(formula.right):
         raise make_gradient_refusal(formula.right, of_loss=bool(re.search(r"\bL\b|loss", formula.left)))
     if isinstance(formula.right, Comparison):

@@ -116,6 +116,32 @@ def test_a_product_over_tokens_is_the_ratio_of_the_sequence(typed: str, loss: st
     assert found.to_json()["gradient"] == wanted.to_json()["gradient"]
 
 
+POSITIVE = "where(A > 0, -min(rho, 1 + eps)*A, -max(rho, 1 - eps)*A)"
+BY_CASES = [
+    (
+        r"-\begin{cases} \min(\rho, 1+\epsilon) A & \text{if } A > 0 \\ \max(\rho, 1-\epsilon) A"
+        r" & \text{otherwise} \end{cases}",
+        POSITIVE,
+    ),
+    (
+        r"loss = \begin{cases} -\max(ratio, 1-\epsilon)\times A, & A \leq 0 \\[2pt]"
+        r" -\min(ratio, 1+\epsilon)\times A, & A\gt 0. \end{cases}",
+        POSITIVE,
+    ),
+    (
+        r"-A \log\pi_\theta(a|s) \cdot \begin{cases} 1 & \rho \geq 1 \\ 0 & \rho < 1 \end{cases}",
+        "-A*log_q*where(rho >= 1, 1, 0)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("typed", "loss"), BY_CASES)
+def test_values_by_cases_are_where(typed: str, loss: str) -> None:
+    assert klsym.compare(typed, loss, sampling="off-policy").to_json()["expected_gradient"]["same"] is True
+    other = loss.replace("1, 0)", "0, 1)").replace("1 + eps", "2 + eps")
+    assert klsym.compare(typed, other, sampling="off-policy").to_json()["expected_gradient"]["same"] is False
+
+
 CODE_IN_E = [
     ("-E[logp*adv]", "-A*log_q"),
     ("-E[log_prob * advantage]", "-A*log_q"),

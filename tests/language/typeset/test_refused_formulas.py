@@ -92,7 +92,12 @@ REFUSED = {
     # what is no formula of one loss
     r"L = \mathbb{E}[A] = \log\pi_\theta": "type the last one alone",
     r"A + 1 = \log\pi_\theta": "on the right of = alone",
-    r"\begin{cases} A & x \\ 0 & y \end{cases}": "where(A > 0, x, y)",
+    r"\begin{cases} A & x \\ 0 & y \end{cases}": "is not the opposite of the first",
+    r"\begin{cases} A & A > 0 \\ 0 & A < 0 \end{cases}": "is not the opposite of the first",
+    r"\begin{cases} A & A > 0 \\ 0 & A \le 1 \end{cases}": "is not the opposite of the first",
+    r"\begin{cases} A & A > 0 \\ 1 & A < -1 \\ 0 & \text{otherwise} \end{cases}": "other than two rows",
+    r"\begin{cases} A \\ 0 \end{cases}": "other than two rows",
+    r"\begin{cases} A & x \\ 0 & \text{otherwise} \end{cases} \log\pi_\theta(a|s)": "is not read",
     r"\begin{tikzpicture}": "type one formula",
     r"A > \log\pi_\theta": r"\mathbb{1}[A > 0]",
     r"D_{KL}(\pi_\theta)": r"D_{KL}(\pi_\theta \| \pi_{ref})",
