@@ -25,6 +25,7 @@ from klsym.language.typeset.tree import (
     Mean,
     Node,
     Number,
+    OverWords,
     Product,
     Quotient,
     Series,
@@ -191,7 +192,9 @@ def is_constant(node: Node) -> bool:
     """Does it depend on neither the sample nor theta?"""
     parts = list(walk(node))
     letters = [part for part in parts if isinstance(part, Symbol)]
-    of_samples = any(isinstance(part, Mean | Series | Divergence | Entropy | Length) for part in parts)
+    of_samples = any(
+        isinstance(part, Mean | Series | Divergence | Entropy | Length | OverWords) for part in parts
+    )
     return not of_samples and all(x.name in COEFFICIENTS and x.arguments is None for x in letters)
 
 
@@ -204,7 +207,7 @@ def is_response_reward(node: Node) -> bool:
 
 def is_exact(node: Node) -> bool:
     """Is it a number, or an exact mean over actions?"""
-    return is_constant(node) or isinstance(node, Divergence | Entropy)
+    return is_constant(node) or isinstance(node, Divergence | Entropy | OverWords)
 
 
 def list_factors(node: Node) -> tuple[Node, ...]:

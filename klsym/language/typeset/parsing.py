@@ -54,7 +54,7 @@ WITH_ARGUMENTS = {
     "pi", "p", "q", "mu", "beta", "A", "Q", "V", "R", "r", "b", "G", "rho", "J", "L", "w", "s", "U", "delta",
     "loss", "objective", "P",
 }  # fmt: skip
-ARGUMENT = re.compile(r"(?:\b(?:[saxyzoqhti]|tau|theta|phi|psi|cdot|prompt|pi|tilde|bar)\b|[,|;<'.:\s])+")
+ARGUMENT = re.compile(r"(?:\b(?:[saxyzoqhtiv]|tau|theta|phi|psi|cdot|prompt|pi|tilde|bar)\b|[,|;<'.:\s])+")
 INDEX = re.compile(r"[_^](?:\{(?:[^{}]|\{[^{}]*\})*\}|[A-Za-z]+|\d)")
 LENGTH = re.compile(r"(?:o|y|tau)(?:_\w|_\{\w\}|\^\{\(\w\)\})?")
 INDEX_WORD = re.compile(
@@ -306,11 +306,13 @@ class _Parser:
                 lower = flatten_tokens(self.take_group())
             else:
                 upper = flatten_tokens(self.take_group())
-        index = re.split(r"=|in\b", lower)[0].strip()
+        index, *bounds = (part.strip() for part in re.split(r"=|\bin\b", lower, maxsplit=1))
+        domain = "".join(bounds) if "=" not in lower else ""
         body = self.parse_product()
         if token.text == r"\prod":  # prod_t x = exp(sum_t log x)
-            return Call("exp", (Series(index, upper, Call("log", (body,))),))
-        return Series(index, upper, body)
+            body = Call("log", (body,))
+        series = Series(index, upper, body, domain)
+        return Call("exp", (series,)) if token.text == r"\prod" else series
 
     def read_exponential(self, token: Token) -> Node:
         self.take()

@@ -21,6 +21,7 @@ from klsym.language.typeset.plain_text import name_clipped_ratios, spell_as_late
 from klsym.language.typeset.sequence_ratios import gather_sequence_ratios
 from klsym.language.typeset.tokens import make_refusal, quote_part
 from klsym.language.typeset.tree import Comparison
+from klsym.language.typeset.vocabulary_sums import gather_vocabulary_sums
 from klsym.language.typeset.writing import (
     Writer,
     refuse_bare_ratio,
@@ -34,6 +35,10 @@ LEFT = re.compile(r"[A-Za-z]+\d?((?:[_^](?:\{(?:[^{}]|\{[^{}]*\})*\}|\w+))*)([(\
 NO_SAMPLES = "none"  # of a formula without an expectation
 OF_PPO = re.compile(r"L\^\{?(CLIP|CPI|PG|KLPEN)\b")  # maximised by Schulman et al. 2017
 OF_SAC = re.compile(r"J_\{?\\?(pi|Q|V|alpha)\b")
+
+
+OF_CLIPPED_LETTER = "the letter r that is clipped is the ratio to the old policy"
+OF_SOME_WORDS = "the words that the sum is over are a mask M, which is held fixed"
 
 
 class Translation(NamedTuple):
@@ -67,7 +72,7 @@ def _translate(text: str) -> Translation:
         raise make_refusal("a comparison", r"type \mathbb{1}[A > 0] for what is 1 or 0")
     assigned, is_maximised = read_left_side(formula.left)
     reader = AverageReader()
-    averaged = reader.split(gather_sequence_ratios(formula.right))
+    averaged = reader.split(gather_vocabulary_sums(gather_sequence_ratios(formula.right)))
     refuse_unlike_indices(averaged.node)
     refuse_bare_ratio(averaged.node)
     is_of_tokens = averaged.kind in TOKENS
@@ -83,8 +88,8 @@ def _translate(text: str) -> Translation:
     notes += [Message("objective-as-loss")] * is_maximised
     notes += [Message("tokens-added-up", aggregate=averaged.kind)] * is_of_tokens
     notes += [Message("over-tokens")] * writer.is_of_sequences
-    assumed = ("the letter r that is clipped is the ratio to the old policy",)
-    notes += [Message("settings-assumed", conditions=assumed)] * (named != spelled)
+    assumed = (OF_CLIPPED_LETTER,) * (named != spelled) + (OF_SOME_WORDS,) * writer.has_mask
+    notes += [Message("settings-assumed", conditions=assumed)] * bool(assumed)
     code = CODE[averaged.kind].format(loss) if is_of_tokens else loss
     samples = reader.find_sampler() if reader.has_expectation else NO_SAMPLES
     return Translation(f"{assigned}{loss}", samples, f"{assigned}{code}", tuple(notes))

@@ -108,11 +108,21 @@ class Mean(Node):
 
 @dataclass(frozen=True)
 class Series(Node):
-    """A sum over an index; upper: its last value, "" where none is given."""
+    """A sum over an index; upper: its last value, domain: the set it is in, "" where none is given."""
 
     index: str
     upper: str
     body: Node
+    domain: str = ""
+
+
+@dataclass(frozen=True)
+class OverWords(Node):
+    """The mean over all words under a policy, by its log density; is_of_some: only some words are summed."""
+
+    density: str
+    body: Node
+    is_of_some: bool
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from klsym.language.typeset.tree import (
     Mean,
     Node,
     Number,
+    OverWords,
     Power,
     Product,
     Quotient,
@@ -55,6 +56,7 @@ class Writer:
         self.is_of_tokens = is_of_tokens
         self.is_of_sequences = False  # is a ratio of whole sequences in it?
         self.has_divergence = False
+        self.has_mask = False  # of words that alone are summed?
 
     def write(self, node: Node) -> str:
         """Return a text; raises UsageError."""
@@ -75,6 +77,10 @@ class Writer:
                 return self.write_call(name, arguments, subscript)
             case Comparison(sign, first, second):
                 return f"{self.write(first)} {sign} {self.write(second)}"
+            case OverWords(density, body, is_of_some):
+                self.has_mask |= is_of_some
+                weight = "" if density == "log_q" else f"exp({density} - log_q)*"
+                return f"full({'M*' * is_of_some}{weight}{self.write(body)})"
             case SequenceRatio(first, second, is_root):
                 self.is_of_sequences = True
                 return f"exp(whole({first} - {second}){'/T' if is_root else ''})"

@@ -142,6 +142,36 @@ def test_values_by_cases_are_where(typed: str, loss: str) -> None:
     assert klsym.compare(typed, other, sampling="off-policy").to_json()["expected_gradient"]["same"] is False
 
 
+OVER_WORDS = [
+    ("Σ_a π_θ(a|s) log(π_θ(a|s)/π_ref(a|s))", "full_kl(q, p)", {}),
+    (
+        r"\sum_{a \in \mathcal{A}} \pi_\theta(a|s) \log \frac{\pi_\theta(a|s)}{\pi_{ref}(a|s)}",
+        "full_kl(q, p)",
+        {},
+    ),
+    (r"D_{KL} = \sum_{i=1}^{|V|} p_i (\log p_i - \log q_i)", "full_kl(p, q)", {}),
+    ("Σ_x q(x) log(q(x)/p(x))", "full_kl(q, p)", {}),
+    (r"\sum_a \pi_\theta(a|s) \log\pi_\theta(a|s)", "-H(q)", {}),
+    (r"-\sum_i p_i \log q_i", "-full(r*log_q)", {}),
+    ("Σ_{i∈T} p_i (log p_i − log q_i)", "full(-M*k1*r)", {}),
+    (r"\sum_{v \in \text{top}} \pi_\theta(v|s) \log\frac{\pi_\theta(v|s)}{\pi_{ref}(v|s)}", "full(M*k1)", {}),
+    (r"\frac{1}{T}\sum_t \sum_v p_t(v) \log\frac{p_t(v)}{q_t(v)}", "full_kl(p, q)", MEAN),
+    (
+        r"-A\log\pi_\theta(a|s) + \beta \sum_a \pi_\theta(a|s) \log\frac{\pi_\theta(a|s)}{\pi_{ref}(a|s)}",
+        "-A*log_q + beta*full_kl(q, p)",
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("typed", "loss", "options"), OVER_WORDS)
+def test_a_sum_over_the_vocabulary_is_read(typed: str, loss: str, options: dict[str, str]) -> None:
+    found, wanted = klsym.explain(typed), klsym.explain(loss, **options)
+    for part in ("per_sample", "coefficient", "target"):
+        assert found.to_json()["gradient"][part] == wanted.to_json()["gradient"][part]
+    assert ("are a mask M" in " ".join(str(found).split())) == ("M*" in loss)
+
+
 CODE_IN_E = [
     ("-E[logp*adv]", "-A*log_q"),
     ("-E[log_prob * advantage]", "-A*log_q"),
