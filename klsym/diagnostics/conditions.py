@@ -33,7 +33,7 @@ from klsym.engine.targets.ring import find_named_parts
 from klsym.engine.verdicts.verdict import WITHOUT_NAME, ExpectedValue, Verdict
 from klsym.errors import KlsymError
 from klsym.language.convert import is_in_core
-from klsym.language.expressions import PARAMETERS, A, R, log_p, log_q, parameter
+from klsym.language.expressions import PARAMETERS, A, R, log_mu, log_p, log_q, parameter, rho
 from klsym.language.messages import Message
 from klsym.language.sums import Divided, Normalised, find_word_bounds
 from klsym.notation.losses import Written
@@ -324,7 +324,8 @@ def check_unused_inputs(context: DiagnosedLoss) -> Messages:
     }
     unused = tuple(said for x, said in names_of_inputs.items() if e.has(x) and said not in used)
     if unused:
-        yield Message("not-in-gradient", of=unused)
+        is_one = "eps" in unused and context.setting.on_policy and e.has(log_mu, rho)
+        yield Message("not-in-gradient", of=unused, is_ratio_one=is_one)
 
 
 def _collect_gradient_names(verdict: Verdict) -> set[str]:

@@ -192,11 +192,11 @@ PENALTIES: dict[str, Callable[[Any, ast.expr, Any], Any]] = {
 
 def _build_penalty(reader: Any, call: Call, given: dict[str, ast.expr], depth: int) -> Any:
     """Return kl_penalty(logprob, ref_logprob, kind) of verl/trainer/ppo/core_algos.py."""
-    kind = getattr(given["kind"], "value", None)
+    kind = getattr(given.get("kind"), "value", None)
     if not isinstance(kind, str) or kind not in PENALTIES:
         kinds = ", ".join(PENALTIES)
         hint = f": it is read for {kinds}, as in kl_penalty(logp, ref_logp, 'low_var_kl')"
-        raise reader.make_error_with_hint(f"{call.name} of another kind", hint, call.node)
+        raise reader.make_error_with_hint(f"{call.name} of no such kind", hint, call.node)
     if kind in ("low_var_kl", "k3"):
         reader.note_assumption(f"the clamps of {call.name} far from p = q are left out")
     x, y = (reader.build(given[name], depth) for name in ("x", "y"))
@@ -422,7 +422,7 @@ FUNCTIONS: dict[str, Row] = {
     "zeros_like": Row(("x",), lambda reader, call, given, depth: reader.zero),
     "ones_like": Row(("x",), lambda reader, call, given, depth: reader.one),
     **dict.fromkeys(("masked_mean", "weighted_mean", "masked_average"), _make_masked_row("mean")),
-    **dict.fromkeys(("kl_penalty", "kl_penalty_forward"), Row(("x", "y", "kind"), _build_penalty)),
+    **dict.fromkeys(("kl_penalty", "kl_penalty_forward"), Row(("x", "y", "/", "kind"), _build_penalty)),
     "agg_loss": Row(("x", "mask", "/", "mode", *OF_SIZES), _build_aggregate),
     **dict.fromkeys(("whiten", "masked_whiten"), Row(("x", "/", "mask", "shift_mean"), _build_whitened)),
     "masked_sum": _make_masked_row("sum"),

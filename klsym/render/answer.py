@@ -25,7 +25,7 @@ from klsym.notation.values import collect_names, describe_conditions, show_value
 from klsym.notation.values import format_lines as case_lines
 from klsym.render.details import describe_value, name_old_kl
 from klsym.render.diagnoses import format_message
-from klsym.render.headline import TRUST, describe_update, find_update, name_trust, says_push
+from klsym.render.headline import NO_FUNCTION, TRUST, describe_update, find_update, name_trust, says_push
 from klsym.render.objective import aim_at_sampler_kl
 from klsym.render.printing import WIDTH as WIDTH
 from klsym.render.question import (
@@ -120,7 +120,7 @@ def build_answer(verdict: PrintedVerdict, name: str = "", rows: Sequence[tuple[s
         whole_reading=tuple(map(write, _list_readings(verdict))), reading=write(_shorten_reading(verdict)),
         update=write(short), trust=max(trusts, key=WEAKEST.index), terms=terms,
         findings=tuple((d.code.code, d.code.name, write(format_message(d))) for d in findings),
-        implied=tuple(d.code.code for d in findings if _is_said(d)),
+        implied=tuple(d.code.code for d in findings if _is_said(d, update)),
         fixes=tuple((write(text), trust) for text, trust in list_fixes(verdict)),
         facts=tuple((name, write(text)) for name, text in _iterate_facts(verdict)),
         gradient=write(write_gradient(verdict, inside=True)), given=tuple(map(write, _define_given(verdict))),
@@ -163,9 +163,10 @@ def _is_estimator(verdict: Verdict) -> bool:
     return verdict.value.target in ("reverse-kl", "forward-kl")
 
 
-def _is_said(diagnostic: Diagnostic) -> bool:
+def _is_said(diagnostic: Diagnostic, update: str) -> bool:
     """Does the verdict say it already?"""
-    return all(map(says_push, diagnostic.messages))
+    is_curl = all(message.code == "has-a-curl" for message in diagnostic.messages)
+    return all(map(says_push, diagnostic.messages)) or (is_curl and NO_FUNCTION in update)
 
 
 def _list_readings(verdict: PrintedVerdict) -> tuple[str, ...]:

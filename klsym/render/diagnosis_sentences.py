@@ -43,9 +43,10 @@ def _describe_forward_descent(
     return f"{where}the value{of} estimates {estimated}, the gradient is that of {descended}"
 
 
-def _describe_unused(of: Sequence[str]) -> str:
+def _describe_unused(of: Sequence[str], is_ratio_one: bool) -> str:
     verb = "does" if len(of) == 1 else "do"
-    return f"{' and '.join(of)} {verb} not appear in the gradient"
+    not_clipped = ": on-policy rho is 1, with the gradient s" * is_ratio_one
+    return f"{' and '.join(of)} {verb} not appear in the gradient{not_clipped}"
 
 
 def _describe_overflows(found: Sequence[Any], of: str) -> str:

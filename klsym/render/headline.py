@@ -52,6 +52,7 @@ NO_WHOLE = "; the sum has no objective"  # of the objectives of each next token
 # Codes that say why a target is open.
 REASONS = ("open-", "adds-a-curl", "time-is-up", "too-many-regions", "outside-the-core")
 UNNAMED = "an objective that is no KL and has no name here"
+NO_FUNCTION = "not the gradient of any function"
 TRUST = {"kernel": "proved", "sympy": "by SymPy alone", "numeric": "supported by numbers only"}
 
 
@@ -211,7 +212,7 @@ def _find_other_objective(verdict: Verdict, ascends: bool) -> Update:
     """Return the update of an objective that is not a combination of the KLs, or say that there is none."""
     next_tokens = describe_next_tokens(verdict)
     if verdict.target == "no-objective":
-        verb, none = "ascends" if ascends else "descends", "not the gradient of any function"
+        verb, none = "ascends" if ascends else "descends", NO_FUNCTION
         if next_tokens:
             return Update(verb, next_tokens, is_objectless=True)
         return Update(kind="has no objective", text=f"its expected gradient is {none}")

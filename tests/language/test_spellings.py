@@ -280,6 +280,8 @@ REFUSED: dict[str, str] = {
     "adv = R - R.mean(); adv/A.std()*logp": "normalised\\(R\\).*batch='std'",
     "(k1 - k1.mean())*logp": "type centred\\(R\\)",
     "target_policy.log_prob(a)*A": "'target_policy', an unknown policy .*type log_q, log_p or log_mu",
+    "min(unclipped, clipped) - c*k3": "`unclipped = exp.*A; clipped = clip.exp.*, 1 - eps, 1 . eps.*A; ...`",
+    "kl = self._kl_penalty(logp, ref_logp); -kl": "as in kl_penalty.logp, ref_logp, 'low_var_kl'.",
     "pi_a = pi.gather(1, a); -pi_a/prob_a*A": "'prob_a' and a value .* `prob_a = exp.log_mu.; ...`",
     "lp = log_softmax(logits).gather(-1, actions); -exp(lp - log_probs)*A": "'log_probs' .* log_q: assign",
     "dist.log_prob(a)*A + logp": "would both be read as log_q: type log_mu for one of them",

@@ -40,7 +40,7 @@ KINDS_OF_VALUES: tuple[tuple[set[str], str], ...] = (
     ({*REWARDS, "return", "score", "gt"}, "R"),
     ({"deltas"}, "A"), ({"baseline", "baselines", "b", "bl"}, "R.mean()"), ({"cost", "costs"}, "-R"),
     ({"loss", "losses", "objective", "surrogate", "surr"}, "-A*logp"),
-    ({"prob", "probs", "likelihood"}, "exp(logp)"),
+    ({"prob", "probs", "likelihood", "pdf"}, "exp(logp)"),
     (LOGS - {"log"}, "log_q"), (REFERENCE, "ref_logp"), ({"old", "behavior", "behaviour"}, "old_logp"),
 )  # fmt: skip
 
@@ -81,6 +81,9 @@ def find_example(name: str) -> str:
         return ""
     if {*words} & {"clipped", "clamped"} and {*words} & {"ratio", "ratios", "weight", "weights"}:
         return "clip(exp(logp - old_logp), 1 - eps, 1 + eps)"
+    if {*words} <= {"clipped", "clamped", "unclipped", "surrogate", "surr", "objective", "obj"}:
+        is_free = {*words} & {"unclipped", "surrogate", "surr"} and not {*words} & {"clipped", "clamped"}
+        return "exp(logp - old_logp)*A" if is_free else "clip(exp(logp - old_logp), 1 - eps, 1 + eps)*A"
     if "log" in words and {*words} & {"ratio", "ratios", "rho", "weight", "weights", "iw"}:
         words = ["logratio"]
     if (

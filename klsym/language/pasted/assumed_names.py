@@ -89,9 +89,8 @@ class AssumedNameReader(OtherSampleReader):
     def read_name(self, name: str, node: ast.expr) -> Any:
         is_called = name in self.computed_by_call and name not in self.names
         if is_called and find_kind(name) == "policy loss" and not self.is_told(name):
-            self.note_assumption(f"{name} is -A*log_q, a policy gradient")
             self.told.add(name)
-            return -ATOMS["A"] * ATOMS["log_q"]
+            return self.assume_policy_gradient(name)
         if name == "r" and name not in self.assigned and CENTRED_LETTER.search(self.source):
             self.note_assumption("r is the reward R, less its mean, and not p/q")
             return ATOMS["R"]
@@ -101,6 +100,15 @@ class AssumedNameReader(OtherSampleReader):
             self.note_assumption("G is n, the number of samples of a group")
             return parameter("n")
         return super().read_name(name, node)
+
+    def assume_policy_gradient(self, typed: str) -> Any:
+        """Return -A*log_q for the loss of a policy; beside an older policy -rho*A, with its weight."""
+        names_older = any(
+            find_meaning(x) in ("log_mu", "rho") or "old" in split_words(x) for x in self.names_typed
+        )
+        weighted = "-rho*A, a policy gradient with its importance weight"
+        self.note_assumption(f"{typed} is {weighted if names_older else '-A*log_q, a policy gradient'}")
+        return -ATOMS["A"] * (ATOMS["rho"] if names_older else ATOMS["log_q"])
 
     def has_advantage_alone(self) -> bool:
         """Names the text an advantage, and no reference policy?"""
@@ -113,8 +121,7 @@ class AssumedNameReader(OtherSampleReader):
             self.note_assumption(f"{typed} is {surrogate.text}")
             return surrogate.value
         if kind == "policy loss" and name in self.terms:
-            self.note_assumption(f"{typed} is -A*log_q, a policy gradient")
-            return -ATOMS["A"] * ATOMS["log_q"]
+            return self.assume_policy_gradient(typed)
         if kind == "token loss" and self.names_typed & MASKS:
             self.note_assumption(f"{typed} is -A*log_q at each token")
             return -ATOMS["A"] * ATOMS["log_q"]

@@ -26,6 +26,9 @@ TYPES = r"(?:const )?(?:auto|torch\.Tensor|double|float)[&*]?|const|let|var"  # 
 CPP_TYPE = re.compile(rf"(^|;)\s*(?:{TYPES}) (?=\w+ =)", re.MULTILINE)
 COEFFICIENT = re.compile(r"(?<![\w.])(tau|beta|lam|alpha|gamma)(?=\([^()]*[-+*/])")  # before a bracket
 KEYWORDS = r"(?:if|else|in|is|and|or|as|for|not)\b"
+PRIVATE_FUNCTION = re.compile(r"(?<!\w)_(?=[a-z]\w*\()")  # as in _masked_mean(x, mask)
+# Further lines of a statement that no bracket joins: deeper than its first, with an operator in front.
+CONTINUED = re.compile(r"^([ \t]*)(\S[^\n]*[^\s:,(\[])((?:\n\1[ \t]+[-+*/] [^\n]+)+)", re.MULTILINE)
 LOG_OF_NAME = re.compile(rf"\blog[ \t]+(?!{KEYWORDS})(?=([A-Za-z_]\w*)\b(?!\())\1")  # as in -A * log pi
 OF_CPP = re.compile(
     r"\w::\w|\w->\w|\b(?:auto|const|double|float|int|void)[&*]? \w|[{}]\s*(?:;|$)", re.MULTILINE
@@ -44,7 +47,7 @@ def as_python(text: str) -> str:
 
     An `if` of a setting that is on, such as `if self.beta != 0:`, is left out, and its lines stay.
     """
-    plain = _remove_comments(text.replace("\r\n", "\n").expandtabs(8))
+    plain = _join_continued(_remove_comments(text.replace("\r\n", "\n").expandtabs(8)))
     if is_block(indented := as_operators(dedent(plain).strip())):
         return indented
     lines = plain.split("\n")
@@ -61,7 +64,7 @@ def as_operators(source: str) -> str:
     >>> as_operators("x = log if y else z")
     'x = log if y else z'
     """
-    source = CPP_TYPE.sub(r"\1", source.replace("torch::", "torch."))
+    source = CPP_TYPE.sub(r"\1", PRIVATE_FUNCTION.sub("", source.replace("torch::", "torch.")))
     source = LOG_OF_NAME.sub(r"log(\1)", source.translate(GREEK))
     source = re.sub(r"(?<![\w.])sigma(?=\(.)", "sigmoid", COEFFICIENT.sub(r"\1*", source))
     return DIVERGENCE.sub(r"KL(\1, \2)", source).replace("^", "**")
@@ -157,6 +160,15 @@ def join_lines(text: str) -> str:
         line += (" " if is_open else "; ") * bool(line) + (part if is_open else part.rstrip("; "))
         is_open = line.count("(") + line.count("[") > line.count(")") + line.count("]")
     return line
+
+
+def _join_continued(text: str) -> str:
+    """Return a text with each statement that goes on below in one line.
+
+    >>> _join_continued("loss = a\\n    + b\\n    - c\\n-d")
+    'loss = a + b - c\\n-d'
+    """
+    return CONTINUED.sub(lambda x: x[1] + x[2] + re.sub(r"\n[ \t]+", " ", x[3]), text)
 
 
 def _remove_comments(text: str) -> str:

@@ -10,10 +10,22 @@ from typing import Any
 from sympy import Add, Heaviside, S, Symbol, exp, expand_mul
 
 from klsym.errors import UsageError
-from klsym.language.expressions import ATOMS, DENSITIES, REWARDS, OverPositions, log_mu, log_q, sg, unfold
+from klsym.language.expressions import (
+    ATOMS,
+    DENSITIES,
+    REWARDS,
+    OverPositions,
+    log_mu,
+    log_old,
+    log_p,
+    log_q,
+    remove_sg,
+    sg,
+    unfold,
+)
 from klsym.language.messages import TEMPERATURE_SQUARED
 from klsym.language.parser import SHOWN
-from klsym.language.pasted.action_values import names_policy_loss, settle_action_values
+from klsym.language.pasted.action_values import OF_LOSSES, names_policy_loss, settle_action_values
 from klsym.language.pasted.asked_names import OUT_OF_SCOPE, SECOND_READING
 from klsym.language.pasted.assumed_names import AssumedNameReader
 from klsym.language.pasted.averages import OfWords
@@ -34,7 +46,7 @@ from klsym.language.reductions import (
     is_probability,
     sum_over_words,
 )
-from klsym.language.training_names import find_meaning, is_coefficient, split_words
+from klsym.language.training_names import LOGS, find_meaning, is_coefficient, split_words
 
 OF_LABELS = (
     "for labels of a data set type -log_q off-policy, where mu is the distribution of the data; for words"
@@ -52,6 +64,7 @@ OF_COEFFICIENT = (
     " multiplies a term of, as in loss = -A*logp + {0}*k3"
 )
 OF_LOGS_ALONE = "it computes a log-probability; add the line of the loss, as in loss = -(A*{}).mean()"
+OF_WEIGHTS = {"ratio", "ratios", "weight", "weights", "importance", "iw", "tis", "mis", "rho", "rhos", "w"}
 SYMBOLS_OF_LOGS = tuple(str(x) for x in DENSITIES)
 
 
@@ -97,6 +110,8 @@ class WholeLossReader(AssumedNameReader):
         if self.probabilities and is_probability(loss) and has_other_factors(loss):
             self.restart_if_over_vocabulary(loss, statements)
         self.refuse_probability_factor(loss)
+        if names_weight(self.last) and is_weight(loss):
+            loss = self.assume_weighted_advantage(loss)
         words = {*split_words(self.last)}
         if self.last == "J" or (words & OBJECTIVES and not words & {"loss", "losses"}):
             self.assumed = (
@@ -105,6 +120,13 @@ class WholeLossReader(AssumedNameReader):
             )
             loss = -loss
         return recognise(loss)
+
+    def assume_weighted_advantage(self, weight: Any) -> Any:
+        """Return the loss of an advantage times a weight; a weight that is held multiplies A*log_q."""
+        is_held = not weight.replace(sg, lambda x: S.One).has(log_q)
+        written = f"-sg({self.last})*A*log_q" if is_held else f"-{self.last}*A"
+        self.note_assumption(f"{self.last} is a weight, and no loss: the loss is {written}")
+        return -sg(weight) * ATOMS["A"] * log_q if is_held else -weight * ATOMS["A"]
 
     def refuse_second_name_of_drawn(self) -> None:
         """Refuse prob_a beside pi.gather(1, a): of two values of q at the drawn word one is old."""
@@ -250,3 +272,27 @@ def find_density(value: Any) -> str:
     ['log_q', 'log_mu', 'log_q', '']
     """
     return next((str(x) for x in DENSITIES if value in (x, -x, exp(x))), "")
+
+
+def names_weight(name: str) -> bool:
+    """Is it a usual name of an importance weight?
+
+    >>> [x for x in ("importance_ratio", "w_t", "tis_weights", "log_ratio", "ratio_loss") if names_weight(x)]
+    ['importance_ratio', 'w_t', 'tis_weights']
+    """
+    words = {*split_words(name)}
+    is_value = bool(words & (LOGS | OF_LOSSES | {"log", "kl"}))
+    return bool(words & OF_WEIGHTS) and not is_value
+
+
+def is_weight(value: Any) -> bool:
+    """Is it a function of q/mu alone that is 1, or a number, where q is mu?"""
+    plain = unfold(value)
+    has_others = plain.has(*REWARDS, log_p)
+    at_mu = remove_sg(plain).subs({log_q: log_mu, log_old: log_mu})
+    return (
+        not has_others
+        and (plain.has(log_mu, log_old) or value.has(sg))
+        and at_mu != 0
+        and not at_mu.has(*DENSITIES)
+    )
