@@ -15,6 +15,7 @@ from typing import Any
 
 from klsym.errors import UsageError
 from klsym.language.pasted.text import QUOTED_OR_COMMENT
+from klsym.language.training_names import find_meaning
 
 TABLE = Path(__file__).with_suffix(".toml")
 WORD = re.compile(
@@ -106,8 +107,9 @@ def find_named_loss(text: str) -> NamedLoss | None:
             commands = "; or ".join(f"klsym explain {reading}" for reading in row["readings"])
             raise UsageError(f"{text.strip()!r} is ambiguous: type {commands}")
     for row in _read_table()["unread"]:
-        if wanted in map(normalise_name, row["names"]):
-            raise UsageError(f"{row['names'][0]} cannot be read: {row['why']}; try {row['instead']}")
+        names = {normalise_name(name): name for name in row["names"]}
+        if wanted in names:
+            raise UsageError(f"{names[wanted]} cannot be read: {row['why']}; try {row['instead']}")
     row = _index_names().get(wanted)
     if row and trainer and trainer[1].lower() not in row.whose.lower():
         hint = f"klsym explain {row.name}, or name its code: klsym audit FILE.py:FUNC"
@@ -141,6 +143,13 @@ def split_place(text: str) -> tuple[str, str]:
     return (match[1], match[2].lower()) if match else (text, "")
 
 
+def multiplies_reward(name: re.Match[str]) -> bool:
+    """Does a name multiply a reward or an advantage, so that it is a number and no loss?"""
+    after = re.match(r"\s*\*\s*(?:\w+\.)*(\w+)", name.string[name.end() :])
+    before = re.search(r"(\w+)\s*\*\s*$", name.string[: name.start()])
+    return any(found is not None and find_meaning(found[1]) in ("A", "R") for found in (after, before))
+
+
 def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss, ...]]:
     """Replace the names of losses in a formula, and return the rows that were used.
 
@@ -148,6 +157,8 @@ def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss,
 
     >>> expand_names("gpg + 0.04*K3", ("k3",))[0]
     '(-A*log_q) + 0.04*(k3)'
+    >>> expand_names("-max(min(rho*A, 2), dual_clip*adv)", ())[0]
+    '-max(min(rho*A, 2), dual_clip*adv)'
     >>> expand_names("loss = -A*logp; loss - 0.01*entropy  # entropy", ())[0]
     'loss = -A*logp; loss - 0.01*(H(q))  # entropy'
     """
@@ -156,7 +167,7 @@ def expand_names(text: str, known: Iterable[str]) -> tuple[str, tuple[NamedLoss,
 
     def replace_name(match: re.Match[str]) -> str:
         row = None if match[0] in kept else _index_names().get(normalise_name(match[0]))
-        if row is None:
+        if row is None or multiplies_reward(match):
             return match[0]
         if row.in_formula == "":
             raise UsageError(f"{match[0]!r} is not read inside a formula: type {row.loss}")

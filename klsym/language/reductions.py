@@ -259,6 +259,12 @@ def take_over_tokens(exponent: Any) -> Any:
     return exponent.xreplace({x: Whole(x.args[0]) / length for x in means} | {SAMPLES: length, KEPT: length})
 
 
+def list_averages(x: Any) -> list[Any]:
+    """Return the means in an expression, and the sums, which are a mean times the number of its terms."""
+    means = x.atoms(Mean)
+    return [*means, *(count * mean for mean in means for count in COUNTS)]
+
+
 def _is_of_tokens(x: Any) -> bool:
     """Is it made of log-probabilities, of which conditions such as A > 0 choose parts?"""
     chosen = x.replace(lambda e: isinstance(e, Heaviside), lambda _: sympy.S.Half)

@@ -21,7 +21,8 @@ OF_SHAPE = {
 }  # fmt: skip
 OF_TENSORS = {  # words of the same value in another shape or at another place, as in advantages_col
     "col", "column", "row", "expanded", "unsqueezed", "broadcast", "broadcasted", "repeated", "stacked",
-    "flat", "flattened", "tensor", "torch", "list", "array", "arr", "vec", "cuda", "gpu", "device",
+    "2d", "3d", "flat", "flattened", "tensor", "torch", "list", "array", "arr", "vec", "cuda", "gpu",
+    "device",
 }  # fmt: skip
 OF_SAMPLES = {"sampled", "sampling", "rollout", "rollouts", "traj", "trajectory", "step", "all", "t", "i"}
 PROBABILITIES = {"prob", "probs", "probability", "probabilities"}

@@ -21,6 +21,7 @@ from klsym.language.pasted.action_values import names_action_value, names_policy
 from klsym.language.pasted.asked_names import (
     OF_SECOND_RATIO,
     ask_beside_ratio,
+    ask_for_negated,
     ask_for_value,
     find_example,
     suggest_distinct_values,
@@ -174,7 +175,7 @@ class NameReader(Reader):
         return self.read_usual_name(name, name, node)
 
     def ask_for_input(self, name: str) -> str:
-        return f": {ask_for_value(name)}".rstrip(": ")
+        return f": {self.ask_for_value(name)}".rstrip(": ")
 
     def read_at_words(self, typed: str, value: Any) -> Any:
         """Return a value of log densities, of every word where the name stands for that."""
@@ -337,7 +338,7 @@ class NameReader(Reader):
 
     def ask_for_value(self, name: str) -> str:
         """Return what to write for a name; beside a ratio to the old policy, a second one is old/mu."""
-        hint = ask_for_value(name)
+        hint = ask_for_negated(ask_for_value(name), name, self.source)
         others = [x for x in self.values_typed if x != name]
         if ratios := [x for x in others if self.is_read_as_rho(x) or find_meaning(x) == "rho"]:
             self.is_foreign, hint = True, ask_beside_ratio(hint, ratios[0])

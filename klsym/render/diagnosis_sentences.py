@@ -72,11 +72,12 @@ def _describe_cancellation(at: float, value: float, exact: float) -> str:
 def _describe_bias(cases: Sequence[Any]) -> str:
     """Say where the gradient of a sample is zero, and give the bias E[b*s] of the expected gradient."""
     values = {show_value(b) for _, b in cases}
-    bias = f"b = {values.pop()}" if len(values) == 1 else f"b by region ({spell_switch('full')})"
+    bias = f"b = {values.pop()}" if len(values) == 1 else "b by region"
     regions = _unite_regions([on for on, _ in cases])
     few = f"where {', or where '.join(map(describe_conditions, regions))}" if len(regions) < 3 else ""
-    place = few or "outside the clip range"
-    return f"the gradient is zero {place}; the bias is E[b*s], {bias}"
+    place = few or f"in {len(regions)} regions"
+    listed = f" ({spell_switch('full')})" * (not few or bias == "b by region")
+    return f"the gradient is zero {place}; the bias is E[b*s], {bias}{listed}"
 
 
 def _describe_truncation(inside: Any, beyond: Sequence[Any]) -> str:

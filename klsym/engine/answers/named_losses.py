@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import S
+from sympy import Max, Min, S
 
 from klsym.engine.answers.dispatch import as_written, show_loss
 from klsym.engine.divergences.usual_names import KL_NAMES, suggest_divergence, suggest_losses
@@ -25,9 +25,11 @@ from klsym.language.expressions import (
     ATOMS,
     DENSITIES,
     PARAMETERS,
+    REWARDS,
     A,
     R,
     Weight,
+    clip,
     log_mu,
     log_p,
     log_q,
@@ -50,6 +52,7 @@ from klsym.language.named_losses import (
 from klsym.language.parser import SHOWN
 from klsym.language.pasted.text import is_statements
 from klsym.language.recognition import recognise
+from klsym.language.sums import Centred, LeftOut, Normalised
 from klsym.language.training_names import ADVANTAGES, split_words
 from klsym.language.training_names import find_meaning as find_name_meaning
 from klsym.language.typeset.plain_text import (
@@ -70,6 +73,11 @@ VALUES = {"entropy", "entropies"}
 OF_NEGATIVE = "{0} is negative: type 'R + ({1})' --use reward where the code adds it, 'R - ({1})' where not"
 OF_SAMPLER = {"log_q": "on-policy", "log_mu": "off-policy"}
 Options = Mapping[str, str | None]
+CENTRED = {
+    "mean": Centred,
+    "leave-one-out": LeftOut,
+    "std": Normalised,
+}  # what an option of the batch makes of a reward
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,10 @@ class Question:
 
 def read_question(loss: object, parameters: Iterable[str], options: Options) -> Question:
     """Read a loss that may have a usual name, or names in its formula; raises UsageError."""
+    return _note_weight(_note_batch(_read_question(loss, parameters, options)))
+
+
+def _read_question(loss: object, parameters: Iterable[str], options: Options) -> Question:
     names = parameters if isinstance(parameters, str) else tuple(parameters)
     if isinstance(loss, str):
         loss, place = split_place(drop_setting(loss))
@@ -275,18 +287,54 @@ def _is_weight(e: Any) -> bool:
     return isinstance(e, Weight)
 
 
+def _note_batch(question: Question) -> Question:
+    """Return the question with a note where a batch's mean or deviation is that of a weighted reward."""
+    batch, use, loss = (*map(question.options.get, ("batch", "use")), question.written.expression)
+    centre = CENTRED.get(read_choice("batch", batch)) if batch else None
+    rewards = [x for x in REWARDS if loss.has(x)]
+    is_used_otherwise = bool(use) and is_reward(read_choice("use", use or ""))
+    if centre is None or is_used_otherwise or len(rewards) != 1 or not loss.has(rho, log_mu):
+        return question
+    instead = show_loss(loss.xreplace({rewards[0]: centre(rewards[0])}))
+    note = Message("batch-of-weighted", of=str(rewards[0]), instead=instead)
+    written = replace(question.written, notes=(*question.written.notes, note))
+    return replace(question, written=written)
+
+
+def _note_weight(question: Question) -> Question:
+    """Return the question with a note where the loss is an importance weight alone."""
+    loss, use = question.written.expression, question.options.get("use")
+    if (use and is_reward(read_choice("use", use))) or not is_bounded_ratio(loss):
+        return question
+    note = Message("weight-alone", instead=show_loss(-A * loss))
+    return replace(question, written=replace(question.written, notes=(*question.written.notes, note)))
+
+
+def is_bounded_ratio(value: Any) -> bool:
+    """Is it rho = q/mu, or min, max or clip of it and numbers?
+
+    >>> [is_bounded_ratio(x) for x in (rho, Min(rho, 2), rho * A, rho**2)]
+    [True, True, False, False]
+    """
+    if value == rho:
+        return True
+    parts = [x for x in value.args if x.has(*DENSITIES)] if isinstance(value, Min | Max | clip) else []
+    return len(parts) == 1 and is_bounded_ratio(parts[0])
+
+
 def _assume_level(question: Question) -> Question:
     """Return the question at the level of the sums over tokens in the loss, with notes.
 
-    Where another level was typed, or the loss is a reward, nothing is assumed; where something typed differs,
-    a note says what explains the loss as written.
+    Where another level was typed, or the loss is the reward of a token, nothing is assumed; where something
+    typed differs, a note says what explains the loss as written.
     """
     implied = next(filter(None, map(_read_level, question.written.notes)), None)
     if implied is None:
         return question
     typed = {name: read_choice(name, value) for name in implied if (value := question.options.get(name))}
     use = question.options.get("use")
-    is_used_otherwise = use is not None and is_reward(read_choice("use", use))
+    is_of_tokens = implied["level"] == "token"
+    is_used_otherwise = is_of_tokens and use is not None and is_reward(read_choice("use", use))
     is_used_otherwise |= typed.get("level", implied["level"]) != implied["level"]
     assumed = {} if is_used_otherwise else {k: value for k, value in implied.items() if k not in typed}
     differs = is_used_otherwise or any(typed[name] != implied[name] for name in typed)

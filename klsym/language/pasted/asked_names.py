@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from klsym.errors import UsageError, spell_option
@@ -92,6 +93,10 @@ def find_example(name: str) -> str:
         and not {*words} & (REFERENCE | {"old", "behavior", "behaviour"})
     ):
         return "log_q"
+    if words[:1] in (["negative"], ["neg"]) and "kl" in words:  # as verl names it
+        return "logp - old_logp"
+    if words[:1] == ["p"] and {*words[1:]} & (REFERENCE | {"old", "behavior", "behaviour"}):
+        return "exp(ref_logp)" if {*words} & REFERENCE else "exp(old_logp)"
     if words[:1] == ["p"] and len(words) > 1:
         return "exp(logp)"
     if words[:1] == ["r"] and {*words[1:]} & OF_REWARD_MODELS:
@@ -103,6 +108,16 @@ def find_example(name: str) -> str:
     if statistic == "mean" and example == OF_KL:
         return f"({example}).mean().detach()"
     return f"{example}.{statistic}()" if statistic and example in AVERAGED else example
+
+
+def ask_for_negated(hint: str, name: str, source: str) -> str:
+    """Return what to write for a loss of the policy: without its sign where the code negates it.
+
+    >>> ask_for_negated("such as `pg = -A*logp; ...`", "pg", "loss = -pg.mean()")
+    'such as `pg = A*logp; ...`'
+    """
+    is_negated = re.search(rf"-\s*{re.escape(name)}\b", source) is not None
+    return hint.replace(f"`{name} = -A*", f"`{name} = A*") if is_negated else hint
 
 
 def ask_beside_ratio(hint: str, ratio: str) -> str:

@@ -113,7 +113,8 @@ class AssumedNameReader(OtherSampleReader):
     def has_advantage_alone(self) -> bool:
         """Names the text an advantage, and no reference policy?"""
         meanings = {find_meaning(name) for name in self.names_typed}
-        return "A" in meanings and not meanings & {"log_p", "p"}
+        is_clipped = "A" in self.names_typed and bool({"clip", "clamp"} & self.names_typed)
+        return ("A" in meanings or is_clipped) and not meanings & {"log_p", "p"}
 
     def read_usual_name(self, typed: str, name: str, node: ast.expr, is_setting: bool = False) -> Any:
         kind = "" if is_setting else find_kind(name)

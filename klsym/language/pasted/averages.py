@@ -37,6 +37,7 @@ from klsym.language.reductions import (
     is_probability,
     is_random,
     is_small,
+    list_averages,
     reduce_to_mean,
     select_drawn_word,
     subtract_mean,
@@ -175,6 +176,8 @@ class AverageReader(PolicyReader):
         if isinstance(operator, ast.Mult):
             left, right = self.sum_rewards_of_steps(left, right), self.sum_rewards_of_steps(right, left)
             left, right = self.sum_beside_factor(left, right), self.sum_beside_factor(right, left)
+        if isinstance(operator, ast.Add | ast.Sub):
+            left, right = self.sum_beside_reward(left, right), self.sum_beside_reward(right, left)
         value = super().apply_operator(operator, left, right, node)
         if not value.has(Std):
             return value
@@ -237,6 +240,17 @@ class AverageReader(PolicyReader):
         self.sums_tokens |= over_tokens != x
         return over_tokens
 
+    def sum_beside_reward(self, x: Any, reward: Any) -> Any:
+        """Return x with its sum of log-probabilities over tokens beside the reward of a response."""
+        total = x.as_independent(Mean, *COUNTS, as_Add=False)[1]
+        is_sum = self.axes.get(total, "") not in ("", "0") and total.has(SAMPLES, KEPT)
+        is_of_policies = total.has(*DENSITIES) and not total.has(*REWARDS)
+        is_reward = reward.has(*REWARDS) and not reward.has(Mean, Std, *DENSITIES)
+        if not (is_sum and is_of_policies and is_reward):
+            return x
+        self.sums_tokens = True
+        return take_over_tokens(x)
+
     def subtract_mean(self, x: Any, mean: Any, node: ast.expr) -> Any:
         """Return centred(x) for x - x.mean()."""
         difference = subtract_mean(x, mean)
@@ -254,6 +268,9 @@ class AverageReader(PolicyReader):
             return KEPT  # mask.sum().clamp(min=1)
         if KEPT in arguments:
             raise self.make_error_at(f"{name}(..) of the number of tokens", node)
+        if name == "exp" and "0" in (self.axes.get(part) for x in arguments for part in list_averages(x)):
+            hint = ": for one over the tokens of a sequence type .mean(-1)"
+            raise self.make_error_with_hint("a mean over dim 0, the samples, inside exp", hint, node)
         if name == "exp" and (over_tokens := [take_over_tokens(x) for x in arguments]) != arguments:
             self.token_sums.leave_out(mean for x in arguments for mean in x.atoms(Mean))
             self.sums_tokens, arguments = True, over_tokens

@@ -86,6 +86,7 @@ class WholeLossReader(AssumedNameReader):
         Raises UsageError: the value is no mean of a loss; OfWords: names have values of every word.
         """
         self.refuse_logits(value, statements)
+        value = self.take_logged(value, statements)
         refuse_reversed(value, self.text)
         self.is_scaled = self.squares_temperature(value)
         flat = self.flatten_whole(value)
@@ -120,6 +121,17 @@ class WholeLossReader(AssumedNameReader):
             )
             loss = -loss
         return recognise(loss)
+
+    def take_logged(self, value: Any, statements: list[ast.stmt]) -> Any:
+        """Return what a number that is logged, x.item(), is the mean of; another value as it is."""
+        last = getattr(statements[-1], "value", None) if statements else None
+        match last:
+            case ast.Call(ast.Attribute(_, "item"), []) if isinstance(value, sg):
+                self.note_assumption(
+                    ".item() makes a number to log: what counts is its value, not its gradient"
+                )
+                return value.args[0]
+        return value
 
     def assume_weighted_advantage(self, weight: Any) -> Any:
         """Return the loss of an advantage times a weight; a weight that is held multiplies A*log_q."""

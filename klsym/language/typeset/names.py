@@ -11,7 +11,7 @@ OLD = re.compile(
     r"(?<![A-Za-z])(?:old|behavi|mu$|b$|beta$|theta_?k$|prev|rollout|sampler?$|infer|vllm)", re.IGNORECASE
 )
 REFERENCE = re.compile(r"(?<![A-Za-z])(?:ref|sft|init|base|teacher|prior)|^0$", re.IGNORECASE)
-TRAINED = re.compile(r"(theta|phi|new|rl|student|current|psi|w)*", re.IGNORECASE)
+TRAINED = re.compile(r"(theta|phi|new|rl|student|current|psi|w|learner|trainer|actor)*", re.IGNORECASE)
 LETTERS = {"q": "log_q", "p": "log_p", "mu": "log_mu"}
 COEFFICIENTS = {
     "alpha": "alpha", "beta": "beta", "epsilon": "eps", "lambda": "lam", "gamma": "gamma", "tau": "tau",
@@ -44,6 +44,8 @@ def find_log_density(symbol: Symbol) -> str:
     ['log_q', 'log_mu', 'log_p', 'log_p', 'log_mu']
     """
     name, superscript = symbol.name, re.sub(r"[{}]", "", symbol.superscript)
+    if name == "P" and symbol.subscript:  # as in P_{student}; a bare P is no policy
+        name = "pi"
     if name == "beta":
         return "log_mu" if "|" in (symbol.arguments or "") else ""
     if name not in ("pi", *LETTERS):

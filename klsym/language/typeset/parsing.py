@@ -16,6 +16,7 @@ from klsym.language.typeset.tokens import (
     CLOSING,
     OPENING,
     Token,
+    count_open,
     flatten_tokens,
     make_refusal,
     quote_part,
@@ -38,6 +39,8 @@ from klsym.language.typeset.tree import (
     Series,
     Sum,
     Symbol,
+    is_argument,
+    is_policy_symbol,
 )
 
 MAX_DEPTH = 40  # nested brackets and functions
@@ -342,10 +345,11 @@ class _Parser:
         inner = self.take_group()
         text = [x.text for x in inner]
         bars = [i for i, x in enumerate(text) if x == r"\|" or text[i : i + 2] == ["|", "|"]]
+        bars = bars or [i for i, x in enumerate(text) if x == "|" and not count_open(text[:i])]
         place = bars[0] if bars else text.index(",") if text.count(",") == 1 else -1
         if place < 0:
             raise make_refusal("KL(..) without ||", r"type D_{KL}(\pi_\theta \| \pi_{ref})")
-        behind = place + (2 if text[place] == "|" else 1)
+        behind = place + (2 if text[place : place + 2] == ["|", "|"] else 1)
         return Divergence(self.read_policy(inner[:place]), self.read_policy(inner[behind:]))
 
     def read_policy(self, tokens: list[Token]) -> Symbol:
@@ -434,16 +438,3 @@ class _Parser:
         is_word = len(group) == 1 and (group[0].is_word or bool(re.fullmatch(r"[A-Z]{2,}", text)))
         is_policy = bool(re.fullmatch(r"pi|mu|pi_\{?\w+(_\{\w+\})?\}?", text))
         return not (names_index or is_word or is_policy or name == "pi")
-
-
-def is_policy_symbol(node: Node) -> bool:
-    """Is it a letter of a policy, as in q(x) or pi_theta(a|s)?"""
-    return isinstance(node, Symbol) and node.name in ("pi", "p", "q", "mu")
-
-
-def is_argument(name: str, node: Node) -> bool:
-    """May a function have this argument without brackets?  What stands behind it is not of it."""
-    if name == "log":
-        letters = ("pi", "mu", "beta", "p", "q", "r", "rho", "sigma")
-        return isinstance(node, Number | Call) or (isinstance(node, Symbol) and node.name in letters)
-    return name == "sqrt" or (name == "min" and isinstance(node, Symbol))

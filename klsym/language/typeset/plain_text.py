@@ -70,7 +70,7 @@ def name_clipped_ratios(text: str) -> str:
 
 def spell_as_latex(text: str) -> str:
     """Return a formula in LaTeX: Greek letters and signs as commands, subscripts in braces, no accents."""
-    spelled = unicodedata.normalize("NFD", text).replace(HAT, "")
+    spelled = re.sub(f"([rρw]){HAT}", r"\\hat{\1}", unicodedata.normalize("NFD", text)).replace(HAT, "")
     spelled = SUBSCRIPTED.sub(_brace_subscripts, spelled)
     spelled = WORD.sub(_spell_word, GREEK.sub(_name_letter, spelled.translate(SIGNS)))
     return ONE_OVER.sub(r"\\frac{1}{\1}", spelled)

@@ -26,6 +26,8 @@ SPACES = {
     r"\middle", r"\hat", r"\widehat", r"\mathop", r"\rm", r"\bf", r"\it", r"\mathopen", r"\mathclose",
     *(rf"\{size}{side}" for size in ("big", "Big", "bigg", "Bigg") for side in ("", "l", "r", "m")),
 }  # fmt: skip
+HATS = {r"\hat", r"\widehat"}
+OF_HATS = r"type what it is, as \text{clip}(r_t(\theta), 1 - \epsilon, 1 + \epsilon), or r_t(\theta)"
 FONTS = {
     r"\mathbb", r"\mathcal", r"\mathrm", r"\text", r"\operatorname", r"\operatorname*", r"\mathbf",
     r"\boldsymbol", r"\bm", r"\textrm", r"\textbf", r"\textit", r"\mathsf", r"\mathit", r"\mathscr",
@@ -109,6 +111,8 @@ class _Cleaner:
                 self.position += 1
                 bars = {r"\left": r"\lvert", r"\right": r"\rvert"}
                 self.tokens += [Token(bars[part])] if following == "|" else []
+            elif part in HATS and self.names_ratio():
+                raise make_refusal(rf"{part}{{r}}, a ratio with a hat,", OF_HATS)
             elif part in (r"\hat", r"\widehat", r"\mathop") and following == "{":
                 self.parts[self.position : self.find_end()] = self.parts[
                     self.position + 1 : self.find_end() - 1
@@ -125,6 +129,12 @@ class _Cleaner:
             elif part not in SPACES:
                 self.tokens.append(Token(part))
         return self.tokens
+
+    def names_ratio(self) -> bool:
+        """Is it a letter of the ratio to the old policy, as rho or r_t(theta)?"""
+        behind = "".join(self.parts[self.find_end() :])
+        is_of_theta = re.match(r"\s*(?:_(?:\{[^{}]*\}|\w))?\s*\(\s*\\theta\s*\)", behind) is not None
+        return self.read_ahead() in ([r"\rho"], ["w"]) or (self.read_ahead() == ["r"] and is_of_theta)
 
     def find_end(self) -> int:
         """Return the position behind the group, or the token, that begins here."""
@@ -174,6 +184,11 @@ def flatten_tokens(tokens: list[Token]) -> str:
         both_names = words[-1:].isalnum() and token.plain[:1].isalnum()
         words += f" {token.plain}" if both_names else token.plain
     return words
+
+
+def count_open(parts: list[str]) -> int:
+    """Return how many brackets are open behind some parts of a formula."""
+    return sum((part in OPENING) - (part in CLOSING) for part in parts)
 
 
 def split_at_commas(tokens: list[Token]) -> list[list[Token]]:

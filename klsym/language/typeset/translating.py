@@ -38,6 +38,7 @@ OF_SAC = re.compile(r"J_\{?\\?(pi|Q|V|alpha)\b")
 
 
 OF_CLIPPED_LETTER = "the letter r that is clipped is the ratio to the old policy"
+OF_WEIGHT = "the formula is of a weight, and no loss: the loss is -A times it"
 OF_SOME_WORDS = "the words that the sum is over are a mask M, which is held fixed"
 
 
@@ -82,17 +83,29 @@ def _translate(text: str) -> Translation:
     loss = writer.write(averaged.node)
     if writer.is_of_sequences and is_of_tokens:
         raise make_refusal("a ratio of whole sequences inside a sum over tokens", "type gspo, or gspo_token")
-    loss = f"-({loss})" if is_maximised else loss
+    is_of_weight = names_weight(formula.left) and not re.search(r"\b[AR]\b", loss)
+    loss = f"-({loss})" if is_maximised else f"-A*{loss}" if is_of_weight else loss
     notes = [Message("expectation-left-out")] * reader.has_expectation
     notes += [Message("kl-is-exact")] * writer.has_divergence
     notes += [Message("objective-as-loss")] * is_maximised
     notes += [Message("tokens-added-up", aggregate=averaged.kind)] * is_of_tokens
     notes += [Message("over-tokens")] * writer.is_of_sequences
     assumed = (OF_CLIPPED_LETTER,) * (named != spelled) + (OF_SOME_WORDS,) * writer.has_mask
+    assumed += (OF_WEIGHT,) * is_of_weight
     notes += [Message("settings-assumed", conditions=assumed)] * bool(assumed)
     code = CODE[averaged.kind].format(loss) if is_of_tokens else loss
     samples = reader.find_sampler() if reader.has_expectation else NO_SAMPLES
     return Translation(f"{assigned}{loss}", samples, f"{assigned}{code}", tuple(notes))
+
+
+def names_weight(left: str) -> bool:
+    """Is what stands before = the name of an importance weight?
+
+    >>> [x for x in ("w_t", "r_t(theta)", "truncated_{ratio}", "r_t", "rho", "weird") if names_weight(x)]
+    ['w_t', 'r_t(theta)', 'truncated_{ratio}', 'rho']
+    """
+    plain = re.sub(r"[{}]", "", left)
+    return bool(re.match(r"(?:rho|w)(?![A-Za-z])|\w*(?:ratio|weight)|[rs](?:_[\w,]+)?\(theta\)", plain))
 
 
 def read_left_side(left: str) -> tuple[str, bool]:

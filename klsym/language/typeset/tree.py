@@ -153,3 +153,16 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
     for child in node.children:
         yield from walk(child)
+
+
+def is_policy_symbol(node: Node) -> bool:
+    """Is it a letter of a policy, as in q(x) or pi_theta(a|s)?"""
+    return isinstance(node, Symbol) and node.name in ("pi", "p", "q", "mu")
+
+
+def is_argument(name: str, node: Node) -> bool:
+    """May a function have this argument without brackets?  What stands behind it is not of it."""
+    if name == "log":
+        letters = ("pi", "mu", "beta", "p", "q", "r", "rho", "sigma")
+        return isinstance(node, Number | Call) or (isinstance(node, Symbol) and node.name in letters)
+    return name == "sqrt" or (name == "min" and isinstance(node, Symbol))

@@ -120,7 +120,7 @@ READINGS = (  # codes of how a pasted loss was read
     "of-each-token", "tokens-added-up", "level-assumed", "level-unlike", "batch-mean-read",
     "added-to-reward", "added-at-each-token", "sampler-is-policy", "drawn-words-are-kept", "cut-at-tokens",
     "settings-assumed", "temperature-read", "temperature-squared", "selection-held",
-    "log-divided",
+    "log-divided", "batch-of-weighted", "weight-alone",
 )  # fmt: skip
 SENTENCES: dict[str, str | Callable[..., str]] = {
     "read-as": "{typed} is read as {loss}",
@@ -128,6 +128,10 @@ SENTENCES: dict[str, str | Callable[..., str]] = {
     "expectation-left-out": (
         "E[..] is the mean over samples, as code takes it: klsym differentiates what is inside, not the"
         " policy that draws the samples"
+    ),
+    "weight-alone": "an importance weight alone: for the advantage that it multiplies type {instead}",
+    "batch-of-weighted": (
+        "the batch option acts on the factor of the score with its weight: for {of} alone type {instead}"
     ),
     "kl-is-exact": "KL is the exact one; for an estimator of it type k1, k2 or k3 in its place",
     "objective-as-loss": "an objective, which training maximises: explained as the loss, its negative",

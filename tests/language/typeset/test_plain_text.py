@@ -54,6 +54,7 @@ REFUSED: list[tuple[str, str]] = [
     ("-Π_t ρ_t A_t", "product over tokens of more than one factor"),
     ("Σ_t exp(Σ_u log ρ_u)", "is not read in a formula"),
     ("exp(Σ_t k1)", "this .*sum is not read"),
+    ("-sg(r̂_t(θ)) A_t log π_θ(a_t|s_t)", "a ratio with a hat.* type what it is"),
     ("E_q[log q/p]", "for this objective type 'k1' --use reward"),
     ("E[rewards]", "for this objective type '-R' --use reward"),
     ("E[foo*bar]", "'foo' is not read in a formula"),
@@ -170,6 +171,20 @@ def test_a_sum_over_the_vocabulary_is_read(typed: str, loss: str, options: dict[
     for part in ("per_sample", "coefficient", "target"):
         assert found.to_json()["gradient"][part] == wanted.to_json()["gradient"][part]
     assert ("are a mask M" in " ".join(str(found).split())) == ("M*" in loss)
+
+
+WEIGHTS = [
+    (r"r_t(\theta) = \frac{\pi_\theta(a_t|s_t)}{\pi_{old}(a_t|s_t)}", "-rho*A"),
+    ("truncated_ratio = min(π_learner(a, θ) / π_sampler(a, θ), C)", "-A*min(C, rho)"),
+    (r"\rho_t = \min\left(\frac{\pi_\theta(a_t|s_t)}{\mu(a_t|s_t)}, 1\right)", "-A*min(1, rho)"),
+]
+
+
+@pytest.mark.parametrize(("typed", "loss"), WEIGHTS)
+def test_the_formula_of_a_weight_is_explained_as_the_weight_of_an_advantage(typed: str, loss: str) -> None:
+    found = klsym.explain(typed)
+    assert found.to_json()["gradient"] == klsym.explain(loss, parameters=["C"], **OLD).to_json()["gradient"]
+    assert "the formula is of a weight, and no loss" in " ".join(str(found).split())
 
 
 CODE_IN_E = [
