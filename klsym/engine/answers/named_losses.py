@@ -292,8 +292,7 @@ def _note_batch(question: Question) -> Question:
     batch, use, loss = (*map(question.options.get, ("batch", "use")), question.written.expression)
     centre = CENTRED.get(read_choice("batch", batch)) if batch else None
     rewards = [x for x in REWARDS if loss.has(x)]
-    is_used_otherwise = bool(use) and is_reward(read_choice("use", use or ""))
-    if centre is None or is_used_otherwise or len(rewards) != 1 or not loss.has(rho, log_mu):
+    if centre is None or len(rewards) != 1 or not loss.has(rho, log_mu) or _is_of_reward(use):
         return question
     instead = show_loss(loss.xreplace({rewards[0]: centre(rewards[0])}))
     note = Message("batch-of-weighted", of=str(rewards[0]), instead=instead)
@@ -301,10 +300,15 @@ def _note_batch(question: Question) -> Question:
     return replace(question, written=written)
 
 
+def _is_of_reward(use: str | None) -> bool:
+    """Is it a choice of use by which the loss is part of the reward?"""
+    return read_choice("use", use or "loss") != "loss"
+
+
 def _note_weight(question: Question) -> Question:
     """Return the question with a note where the loss is an importance weight alone."""
     loss, use = question.written.expression, question.options.get("use")
-    if (use and is_reward(read_choice("use", use))) or not is_bounded_ratio(loss):
+    if not is_bounded_ratio(loss) or _is_of_reward(use):
         return question
     note = Message("weight-alone", instead=show_loss(-A * loss))
     return replace(question, written=replace(question.written, notes=(*question.written.notes, note)))

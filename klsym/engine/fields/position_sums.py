@@ -21,7 +21,7 @@ from klsym.kernel.statements import Context
 from klsym.kernel.sums import SUMS
 from klsym.language.convert import is_in_ring, to_ring, to_sympy
 from klsym.language.expressions import GIVEN, Estimator, Slot, others, own, parameter, remove_sg, sg
-from klsym.language.sums import OverBatch, Summed
+from klsym.language.sums import Divided, OverBatch, Summed
 from klsym.notation import losses
 from klsym.notation.printers import TEXT
 
@@ -123,6 +123,8 @@ def _replace_token_sum(
 def _replace_batch_sum(
     batch_sum: Any, in_sg: bool, sum_values: dict[str, Any], context: Context, typed: Any
 ) -> Any:
+    if isinstance(batch_sum, Divided):
+        raise NotInRing(f"{losses.show(batch_sum, TEXT)} divides by a value of the batch")
     element = to_ring(batch_sum.args[0])
     if is_summable(element, "self", context):
         own_term, other_terms = batch_sum.args[0], to_sympy(sum_over_slot(element, "others", "self"))

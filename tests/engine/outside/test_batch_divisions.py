@@ -269,3 +269,8 @@ def test_the_note_on_means_names_those_that_are_left_out() -> None:
     assert "averages-left-out" not in notes
     notes = [x.code for x in read_loss("-((R - R.mean())/R.mean()*logp).mean()").notes]
     assert "averages-left-out" in notes
+
+
+def test_a_division_by_a_batch_over_all_of_its_tokens_is_open() -> None:
+    options = {"sampling": "off-policy", "use": "reward", "level": "sequence", "aggregate": "batch"}
+    assert explain("abs(2/k3)*normalised(r)", **options).to_json()["trust"] == "open"
