@@ -259,7 +259,7 @@ def test_a_file_without_a_number_is_flagged(name):
 
 
 ADVISED = {  # what the code of the advice is, in the order of the notebooks
-    "01": ["k3"], "02": ["k2", "k1"], "03": ["rho", "exp(log_q - sg(log_q))"],
+    "01": ["k3"], "02": ["k2", "k1"], "03": ["-A*rho", "-A*exp(log_q - sg(log_q))"],
     "05": ["sg(k1)"], "09": ["r"], "10": ["k2"], "22": ["k1"],
 }  # fmt: skip
 

@@ -302,7 +302,7 @@ def _note_batch(question: Question) -> Question:
 
 def _is_of_reward(use: str | None) -> bool:
     """Is it a choice of use by which the loss is part of the reward?"""
-    return read_choice("use", use or "loss") != "loss"
+    return use is not None and is_reward(read_choice("use", use))
 
 
 def _note_weight(question: Question) -> Question:
@@ -337,7 +337,7 @@ def _assume_level(question: Question) -> Question:
         return question
     typed = {name: read_choice(name, value) for name in implied if (value := question.options.get(name))}
     use = question.options.get("use")
-    is_of_tokens = implied["level"] == "token"
+    is_of_tokens = find_meaning(POSITIONS, "level", implied["level"]).per_token
     is_used_otherwise = is_of_tokens and use is not None and is_reward(read_choice("use", use))
     is_used_otherwise |= typed.get("level", implied["level"]) != implied["level"]
     assumed = {} if is_used_otherwise else {k: value for k, value in implied.items() if k not in typed}

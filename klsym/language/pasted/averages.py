@@ -148,7 +148,7 @@ class AverageReader(PolicyReader):
     def __init__(self, text: str, parameters: Iterable[str], of_words: frozenset[str]) -> None:
         super().__init__(text, parameters, of_words)
         self.selects_drawn = False  # is a value of every word read at the drawn word, by an index?
-        self.drawn_values: list[Any] = []  # those values
+        self.drawn_values = []
         self.mean_names: dict[Any, str] = {}
         self.centred: dict[Any, None] = {}  # x of each x - x.mean()
         self.divides_by_std = False

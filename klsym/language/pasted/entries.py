@@ -47,6 +47,8 @@ def is_selection(value: Any) -> bool:
 class EntryReader(NameReader):
     """A reader that knows attributes and entries."""
 
+    drawn_values: list[Any]  # values of every word, read at the drawn word
+
     def split_chain(self, node: ast.expr) -> list[str] | None:
         """Return the names of x.y["z"], where x is no value: no name of the grammar, and not assigned."""
         names: list[str] = []
