@@ -67,7 +67,7 @@ from klsym.language.pasted.text import (
     parse_python,
     suggest_statements,
 )
-from klsym.language.pasted.whole_loss import WholeLossReader
+from klsym.language.pasted.whole_loss import WholeLossReader, names_weight
 from klsym.language.recognition import recognise
 from klsym.language.reductions import MASK, Misplaced
 from klsym.language.training_names import OF_DATA, names_state_value, split_words
@@ -178,10 +178,11 @@ class SpelledReader(WholeLossReader):
         return self.read_whole(self.choose_loss(value), statements)
 
     def choose_loss(self, value: Any) -> Any:
-        """Return the loss of the policy, where the last line is that of a critic's loss."""
+        """Return the loss of the policy, where the last line is a critic's loss, a weight or a KL to log."""
         losses = [name for name in self.assigned if name not in self.used and "loss" in split_words(name)]
         of_policy = [name for name in losses if not names_state_value(name)]
-        if not (self.last and names_state_value(self.last) and of_policy):
+        is_logged = names_weight(self.last) or "approx" in split_words(self.last)
+        if not (self.last and (is_logged or names_state_value(self.last)) and of_policy):
             return value
         self.last = of_policy[-1]
         return self.names[self.last]

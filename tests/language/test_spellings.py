@@ -465,6 +465,8 @@ def test_the_answer_says_what_was_read() -> None:
         ("self.kl = logp - ref_logp; self.loss = self.kl**2/2", "read as k2"),
         ("adv.unsqueeze(1)*rho", r"unsqueeze() is left out: it changes no value"),
         ("loss = k2; h = -logp", "loss does not enter the loss, which is h, the last name assigned"),
+        ("loss = -A*logp; ratio = (logp - old_logp).exp()", "ratio does not enter the loss, which is loss"),
+        ("loss = -A*logp; approx_kl = (old_logp - logp).mean().item()", "approx_kl does not enter the loss,"),
         ("F.kl_div(logp, ref_logp, log_target=True)", "the factor 1/the size of the vocabulary is left out"),
         ("F.kl_div(logp, ref_logp, log_target=True, reduction=cfg.how)", "assumed: cfg.how is 'batchmean'"),
         ("rollout_logp*old_logp.exp()", "rollout_logp is read as log_mu, old_logp as log_old"),

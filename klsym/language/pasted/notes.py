@@ -63,4 +63,5 @@ def list_notes(reader: Any) -> Iterator[Message]:
         *(name for name in reader.assigned if name not in reader.used and name != reader.last),
         *passed,
     ):
-        yield Message("names-unused", names=unused, loss=reader.last)
+        is_last = reader.last == next(reversed(reader.assigned), "")
+        yield Message("names-unused", names=unused, loss=reader.last, is_last=is_last)

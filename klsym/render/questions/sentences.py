@@ -106,8 +106,8 @@ def _calls_left_out(names: Sequence[str]) -> str:
     return f"{are} no value"
 
 
-def _names_unused(names: Sequence[str], loss: str) -> str:
-    end = f"the loss, which is {loss}, the last name assigned" if loss else "the loss"
+def _names_unused(names: Sequence[str], loss: str, is_last: bool) -> str:
+    end = f"the loss, which is {loss}{', the last name assigned' * is_last}" if loss else "the loss"
     return f"{_listed(names, 'does', 'do')} not enter {end}"
 
 
